@@ -17,11 +17,6 @@ Topic = Annotated[
     str | None,
     Option("--topic", "-t", metavar="T", help="Messages of this topic; a pattern such as orders* is allowed."),
 ]
-Queue = Annotated[int | None, Option("--queue", metavar="Q", min=0, help="Only messages of this queue of the topic.")]
-UniqueKey = Annotated[
-    str | None, Option("--unique-key", metavar="HEX", help="Messages with this unique key (the client's message id).")
-]
-Key = Annotated[str | None, Option("--key", "-k", metavar="K", help="Messages with this key or unique key.")]
 Since = Annotated[
     str | None,
     Option(
@@ -29,15 +24,6 @@ Since = Annotated[
     ),
 ]
 Until = Annotated[str | None, Option("--until", metavar="TIME", help="Stored before this time.")]
-Tag = Annotated[str | None, Option("--tag", metavar="TAG", help="Messages with this tag, or with one of A || B.")]
-Where = Annotated[
-    str | None,
-    Option("--where", metavar="SQL92", help="Messages that match a RocketMQ SQL92 filter over properties and @fields."),
-]
-Grep = Annotated[str | None, Option("--grep", metavar="REGEX", help="Messages whose body matches REGEX.")]
-Raw = Annotated[
-    bool, Option("--raw", help="Print bodies as stored, not decompressed, not decoded; batches as one record.")
-]
 MaxBody = Annotated[
     int,
     Option(
@@ -54,14 +40,18 @@ class ConditionOptions(Options):
     """Conditions on messages."""
 
     topic: Topic = None
-    queue: Queue = None
-    key: Key = None
-    unique_key: UniqueKey = None
-    tag: Tag = None
+    queue: int | None = option("--queue", metavar="Q", min=0, help="Only messages of this queue of the topic.")
+    key: str | None = option("--key", "-k", metavar="K", help="Messages with this key or unique key.")
+    unique_key: str | None = option(
+        "--unique-key", metavar="HEX", help="Messages with this unique key (the client's message id)."
+    )
+    tag: str | None = option("--tag", metavar="TAG", help="Messages with this tag, or with one of A || B.")
     since: Since = None
     until: Until = None
-    where: Where = None
-    grep: Grep = None
+    where: str | None = option(
+        "--where", metavar="SQL92", help="Messages that match a RocketMQ SQL92 filter over properties and @fields."
+    )
+    grep: str | None = option("--grep", metavar="REGEX", help="Messages whose body matches REGEX.")
 
     def selection(self, max_body_bytes: int) -> Selection:
         """The conditions as a selection. Raises InvalidInput."""
@@ -108,7 +98,7 @@ class PrintOptions(Options):
 
     limit: int | None = option("--limit", "-n", metavar="N", min=1, help="Print at most N messages.")
     reverse: bool = flag("--reverse", "-r", help="Last message first.")
-    raw: Raw = False
+    raw: bool = flag("--raw", help="Print bodies as stored, not decompressed, not decoded; batches as one record.")
     max_body: MaxBody = MAX_BODY_BYTES
 
 

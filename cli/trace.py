@@ -10,6 +10,7 @@ from .broker_version import BrokerVersion, warn_of_nearest_version
 from .declared import App, Argument, Exit, Options, flag, option
 from .exit_codes import ExitCode
 from .options import PASSED_OVER, Common, shared
+from .selection_options import Topic
 
 if TYPE_CHECKING:
     from ..store.findings.next_commands import Given
@@ -32,9 +33,7 @@ class TraceOptions(Options):
     """What is traced, and for whom."""
 
     by: TraceKind | None = option("--by", help="What KEY is, if it could be several things.")
-    topic: str | None = option(
-        "--topic", "-t", metavar="T", help="Messages of this topic; a pattern such as orders* is allowed."
-    )
+    topic: Topic = None
     group: str | None = option(
         "--group", "-g", metavar="G", help="The verdict for this group only, also if config/ does not know it."
     )
