@@ -9,7 +9,7 @@ from .declared import App
 from .export_options import ExportOptions, FileFormat, answer, report_of
 from .options import Common, shared
 from .pipeline_options import Spark, Stores, To
-from .unread import report_unreadable, run_on_readable, warn_of_empty
+from .unread import readable_logs, run_on_readable
 
 app = App()
 
@@ -71,9 +71,7 @@ def export(stores: Stores, *, to: To, options: ExportOptions, spark: Spark, comm
     from ..store.disk.byte_reader import at_rate
 
     how, asked, mode = options.how(common.format.value), options.asked(common), options.mode()
-    sizes, unread = log_sizes(stores_of(stores), common.config())
-    left_out = report_unreadable(unread, others=bool(sizes), partial=options.partial)
-    warn_of_empty(sizes, common)
+    sizes, left_out = readable_logs(stores_of(stores), common.config(), options.partial, common)
 
     def job(roots: Sequence[str]) -> dict[str, Any]:
         with at_rate(common.rate), common.progress("exporting", sum(map(sizes.__getitem__, roots))) as progress:

@@ -10,7 +10,7 @@ from ..store.counted import counted
 from .export_options import ExportOptions, FileFormat, answer, report_of
 from .options import Common, shared
 from .pipeline_options import Spark, Stores, To, session_showing, warn_if_quicker_here
-from .unread import report_unreadable, run_on_readable, warn_of_empty
+from .unread import readable_logs, run_on_readable
 
 
 @shared(FileFormat, "Format of the files.", without=("rate",))
@@ -40,9 +40,7 @@ def export_on_spark(stores: list[str], to: Path, options: ExportOptions, spark: 
     from ..store.arrow.stores import log_sizes, stores_of
 
     how, asked, mode = options.how(common.format.value), options.asked(common), options.mode()
-    sizes, unread = log_sizes(stores_of(stores), common.config())
-    left_out = report_unreadable(unread, others=bool(sizes), partial=options.partial)
-    warn_of_empty(sizes, common)
+    sizes, left_out = readable_logs(stores_of(stores), common.config(), options.partial, common)
     warn_if_quicker_here("export", list(sizes), spark, common)
     common.explain(f"starting Spark on {master} for {counted(len(sizes), 'store')}")
 

@@ -9,7 +9,7 @@ from .declared import Option, bad_parameter
 from .options import Common, shared
 from .pipeline_options import Spark, Stores, session_showing, warn_if_quicker_here
 from .stats_answer import StatsOptions, answer
-from .unread import report_unreadable, warn_of_empty
+from .unread import readable_logs, report_unreadable
 
 if TYPE_CHECKING:
     from ..store.search.log_search import TimeBounds
@@ -53,12 +53,10 @@ def count_spark(stores: list[str], options: StatsOptions, spark: Spark, common: 
     from dataclasses import replace
 
     from ..pipeline.stats import count_on, tasks_of
-    from ..store.arrow.stores import log_sizes, stores_of
+    from ..store.arrow.stores import stores_of
 
     ask = options.asked(stores_of(stores), common)
-    sizes, gone = log_sizes(ask.stores, ask.broker_config)
-    left_out = report_unreadable(gone, others=bool(sizes), partial=options.partial)
-    warn_of_empty(sizes, common)
+    sizes, left_out = readable_logs(ask.stores, ask.broker_config, options.partial, common)
     warn_if_quicker_here("stats", list(sizes), spark, common)
     bounds: dict[str, TimeBounds] = {}
     tasks = tasks_of(replace(ask, stores=tuple(sizes)), wanted, bounds.__setitem__)

@@ -5,23 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
-from .declared import App, Option, Options, bad_parameter, flag
+from .declared import App, Option, bad_parameter
 from .expiry_answer import ExpiryOptions
 from .options import Common, shared
 from .pipeline_options import Spark, Stores
 from .stats_answer import StatsOptions, answer
-from .unread import report_unreadable, run_on_readable, warn_of_empty
+from .unread import readable_logs, report_unreadable, run_on_readable
 
 if TYPE_CHECKING:
     from ..store.arrow.log_rows import Counted
 
 app = App()
-
-
-class BrowseOptions(Options):
-    """An interactive view instead of a table."""
-
-    browse: bool = flag("--browse", help="Walk through one store: topics, queues, messages; q quits.")
 
 
 @app.command()
@@ -32,7 +26,9 @@ def stats(
     options: StatsOptions,
     quick: Annotated[bool, Option("--quick", help="Read only queue units, if they have what --by asks for.")] = False,
     expiring: ExpiryOptions,
-    browsing: BrowseOptions,
+    browse: Annotated[
+        bool, Option("--browse", help="Walk through one store: topics, queues, messages; q quits.")
+    ] = False,
     spark: Spark,
     common: Common,
 ) -> None:
@@ -71,10 +67,10 @@ def stats(
       mqstore stats /data/store --expires --broker-config broker.conf
       mqstore stats /data/store --browse
     """
-    expiring.check(quick, browsing.browse, spark.meant)
-    if expiring.expires or browsing.browse:
+    expiring.check(quick, browse, spark.meant)
+    if expiring.expires or browse:
         options.refuse("--expires" if expiring.expires else "--browse")
-    if browsing.browse and (quick or spark.meant):
+    if browse and (quick or spark.meant):
         raise bad_parameter("--browse cannot be combined with --quick or --master")
     if spark.meant and not quick:
         from .pipeline_stats import count_spark
@@ -84,7 +80,7 @@ def stats(
     from ..store.disk.byte_reader import at_rate
 
     with at_rate(common.rate):
-        if browsing.browse:
+        if browse:
             _browse(stores, common)
         elif expiring.expires:
             from .expiry_answer import print_expiry
@@ -109,9 +105,7 @@ def _count_logs(stores: list[str], options: StatsOptions, common: Common) -> Non
     from ..store.arrow.stores import log_sizes, stores_of
 
     ask = options.asked(stores_of(stores), common)
-    sizes, unread = log_sizes(ask.stores, ask.broker_config)
-    left_out = report_unreadable(unread, others=bool(sizes), partial=options.partial)
-    warn_of_empty(sizes, common)
+    sizes, left_out = readable_logs(ask.stores, ask.broker_config, options.partial, common)
 
     def job(roots: Sequence[str]) -> Counted:
         with common.progress("counting", sum(map(sizes.__getitem__, roots))) as progress:

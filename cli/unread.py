@@ -15,6 +15,7 @@ from .terminal import page_of
 
 if TYPE_CHECKING:
     from ..store.arrow.log_rows import Damage
+    from ..store.disk.broker_conf import BrokerConfig
     from ..store.search.log_search import TimeBounds
     from .options import Common
 
@@ -44,10 +45,20 @@ def report_unreadable(unread: Mapping[str, StoreError], *, others: bool, partial
     return [{"type": UNREAD, "store": root, "reason": error.message} for root, error in unread.items()]
 
 
-def warn_of_empty(sizes: Mapping[str, int], common: Common) -> None:
-    """Warn of each store whose log is empty. sizes: bytes of the logs, by store."""
+def readable_logs(
+    stores: Sequence[str], config: BrokerConfig, partial: bool, common: Common
+) -> tuple[dict[str, int], list[dict[str, Any]]]:
+    """Bytes of the logs that can be read, by store, and a record for each other store. Warns of empty logs.
+
+    Raises as `report_unreadable`.
+    """
+    from ..store.arrow.stores import log_sizes
+
+    sizes, unread = log_sizes(stores, config)
+    left_out = report_unreadable(unread, others=bool(sizes), partial=partial)
     for root in (root for root, size in sizes.items() if not size):
         common.warn(f"the log is empty: {root}")
+    return sizes, left_out
 
 
 def retry_without_lost(job: Callable[[T], U], asked: T, rest: Callable[[T, StoreError], T | None]) -> tuple[T, U]:
