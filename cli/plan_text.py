@@ -1,18 +1,20 @@
-"""Text that commands share: folded lists, and the steps of a plan."""
+"""What pages about a plan share: folded lists, the steps of a plan, and what came of it."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from ..store.counted import counted, listed
 
 if TYPE_CHECKING:
     from ..store.disk.files import Edit
     from ..store.disk.layout import Layout
+    from ..store.session.apply import Applied
     from ..store.session.journal import Step
+    from ..store.start.config import ConfigStart
 
 ROWS = 12
 """Lines of a list that are shown; the others are only counted."""
@@ -21,6 +23,14 @@ _NAMED = 3
 _COUNTED = re.compile(r"(\d+) (unit|tick|offset|position|byte)s?\b", re.ASCII)
 """The beginning of a reason with a number, which is summed for all files with the same reason."""
 T = TypeVar("T")
+
+
+class CarriedOut(NamedTuple, Generic[T]):
+    """A plan that was carried out. after: the store as it was judged then. left: configuration that is still lost."""
+
+    applied: Applied
+    after: T
+    left: ConfigStart | None
 
 
 def section(title: str, lines: Iterable[str], rows: int | None) -> list[str]:

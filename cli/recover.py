@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from ..store.findings.next_commands import Given
     from ..store.recover.recovery import Recovery
     from ..store.session.apply import Applied
-    from ..store.start.config import ConfigStart
     from ..store.verify.judged import JudgedRecovery
     from .output import Output
+    from .plan_text import CarriedOut
 
 app = App()
 
@@ -118,12 +118,13 @@ def recover(
         print_cut(change.open(store, common), as_slave, common)
     from ..store.disk.layout import Layout
     from .config_text import still_lost_config
+    from .plan_text import CarriedOut
 
     out = common.checked_output("recovery")
     layout = change.open(store, common)
     asked = _Asked(broker_version, policy, lost_tag)
     before = _analyze(layout, asked, common, "".join(lost.replica or ()), lost.force_empty_log)
-    found, applied, after, left = before.recovery, None, None, None
+    found, done = before.recovery, None
     for note in found.notes:
         common.warn(note)
     code = exit_code_of_status(before.verdict.status)
@@ -132,13 +133,13 @@ def recover(
     if change.apply and (found.plan is None or not found.nothing_to_do):
         applied = _apply(layout, before, change, given, common)
         after = _analyze(Layout.open(layout.root, layout.broker_config), asked, common)
-        left = still_lost_config(found.config, after.recovery.layout)
-        gone = applied.lost or _needs_a_master(found) or left is not None
+        done = CarriedOut(applied, after, still_lost_config(found.config, after.recovery.layout))
+        gone = applied.lost or _needs_a_master(found) or done.left is not None
         clean = exit_code_of_status(after.verdict.status) is ExitCode.DONE
         code = ExitCode.DONE if clean and not gone else ExitCode.NO
-    if applied is not None and applied.session:
-        out.note_done(f"the store was recovered, in session {applied.session}")
-    _print(before, applied, after, left, given, code, common, out)
+    if done is not None and done.applied.session:
+        out.note_done(f"the store was recovered, in session {done.applied.session}")
+    _print(before, done, given, code, common, out)
     raise Exit(code)
 
 
@@ -193,7 +194,7 @@ def _apply(layout: Layout, before: JudgedRecovery, change: Change, given: Given,
     if change.asks and (found.plan is not None or found.interrupted):
         from .recover_text import question, recovery_text
 
-        plan = recovery_text(before, None, None, common, given, asking=True)
+        plan = recovery_text(before, None, common, given, asking=True)
         agree(question(found), plan, common, exit_code_of_status(before.verdict.status))
     files = files_of(layout, change.follow_links)
     return library.apply(before, files, wait_seconds=change.wait, rate_bytes=common.rate)
@@ -201,36 +202,34 @@ def _apply(layout: Layout, before: JudgedRecovery, change: Change, given: Given,
 
 def _print(
     before: JudgedRecovery,
-    applied: Applied | None,
-    after: JudgedRecovery | None,
-    left: ConfigStart | None,
+    done: CarriedOut[JudgedRecovery] | None,
     given: Given,
     code: ExitCode,
     common: Common,
     out: Output,
 ) -> None:
-    """Print the analysis, and after a plan was carried out what the next start does. left: as of `recovery_text`."""
+    """Print the analysis, and after a plan was carried out what the next start does."""
     from .recover_text import beyond_repair, next_steps, recovery_text
     from .verdict_text import verdict_json
 
     record = before.recovery.to_json()
     record["verdict"] = verdict_json(before.verdict, before.recovery.layout.root)
-    last = after or before
+    last = before if done is None else done.after
     record["next"] = [] if last.verdict.live else [str(step) for step in next_steps(last, given)]
-    if applied is not None and after is not None:
-        start, plan = after.recovery.prediction, after.recovery.plan
+    if done is not None:
+        start, plan = last.recovery.prediction, last.recovery.plan
         record["applied"] = {
-            "session": applied.session,
-            "resumed": applied.resumed,
+            "session": done.applied.session,
+            "resumed": done.applied.resumed,
             "edits_left": len(plan.edits) if plan else None,
             "outcome": start.outcome,
             "lost": start.lost.messages,
-            "lost_by_plan": applied.lost,
+            "lost_by_plan": done.applied.lost,
             "invisible": start.invisible.messages,
-            "verdict": verdict_json(after.verdict, after.recovery.layout.root),
-            "config": left.to_json() if left is not None else None,
+            "verdict": verdict_json(last.verdict, last.recovery.layout.root),
+            "config": done.left.to_json() if done.left is not None else None,
         }
     if beyond := beyond_repair(last, given):
         record["beyond_repair"] = [row.to_json() for row in beyond]
     with out:
-        out.record(record, text=lambda _: recovery_text(before, applied, after, common, given, left=left), verdict=code)
+        out.record(record, text=lambda _: recovery_text(before, done, common, given), verdict=code)

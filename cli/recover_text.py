@@ -10,7 +10,7 @@ from ..store.findings.next_commands import Given, NextCommand, command, going_on
 from ..store.verify.verdict import Status, but_unserved, first_sentence, give_levels, harmless, lacks_first_files
 from .config_text import bare_lines, config_lines, not_back
 from .loss_text import cut_lines, lost_lines, replica_lines, slave_lines, timer_lines
-from .plan_text import ROWS, section, steps_text
+from .plan_text import ROWS, CarriedOut, section, steps_text
 from .terminal import page_of, time_text
 from .verdict_text import NEXT_IN_USE, beyond_lines, error_lines, next_lines
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from ..store.recover.recovery import Recovery
     from ..store.repair.recheck import Unrepairable
     from ..store.session.apply import Applied
-    from ..store.start.config import ConfigStart
     from ..store.verify.judged import JudgedRecovery
     from .options import Common
 
@@ -29,25 +28,23 @@ _PLAN = "The plan (nothing is written without --apply):"
 
 def recovery_text(
     before: JudgedRecovery,
-    applied: Applied | None,
-    after: JudgedRecovery | None,
+    done: CarriedOut[JudgedRecovery] | None,
     common: Common,
     given: Given,
     *,
-    left: ConfigStart | None = None,
     asking: bool = False,
 ) -> str:
-    """The whole page. after: the analysis after the plan was applied. given: options that a proposed command repeats.
-    left: as of `still_lost_config`. asking: the page is shown before the question whether to carry out the plan.
+    """The whole page. given: options that a proposed command repeats. asking: the page is shown before the question
+    whether to carry out the plan.
     """
     found, rows = before.recovery, None if common.verbose else ROWS
-    lines = [_verdict(before, applied, after, left, given), *_losses(found, rows), "", *_facts(found)]
+    lines = [_verdict(before, done, given), *_losses(found, rows), "", *_facts(found)]
     worst = found.prediction
-    does = "changes" if applied is None else "would have changed"
+    does = "changes" if done is None else "would have changed"
     lines += section(f"A start of {worst.broker_version} {does} these files:", map(_change, worst.files), rows)
-    loses = "loses" if applied is None else "would have lost"
+    loses = "loses" if done is None else "would have lost"
     lines += _tally(f"Messages that a start {loses}:", worst.lost, common, rows)
-    stay = "stay but cannot" if applied is None else "would have stayed but could not"
+    stay = "stay but cannot" if done is None else "would have stayed but could not"
     lines += _tally(f"Messages that {stay} be read:", worst.invisible, common, rows)
     lines += _groups(found)
     lines += timer_lines(found)
@@ -58,13 +55,13 @@ def recovery_text(
     lines += cut_lines(found, rows)
     lines += replica_lines(found, rows)
     title = "What is wrong, and what a broker does with it:"
-    lines += _wrong(title if applied is None else "What was wrong:", before, rows, given)
-    lines += _plan(found, applied, rows, asking)
+    lines += _wrong(title if done is None else "What was wrong:", before, rows, given)
+    lines += _plan(found, done and done.applied, rows, asking)
     lines += bare_lines(found)
-    if after is not None:
-        lines += _wrong("What is still wrong:", after, rows, given)
+    if done is not None:
+        lines += _wrong("What is still wrong:", done.after, rows, given)
     if not asking:
-        lines += ["", *_next(after or before, given)]
+        lines += ["", *_next(before if done is None else done.after, given)]
     return page_of(lines)
 
 
@@ -84,31 +81,23 @@ def beyond_repair(seen: JudgedRecovery, given: Given) -> list[Unrepairable]:
     return unrepairable_of(seen.verdict, seen.recovery.layout, EVERYTHING, given)
 
 
-def _verdict(
-    before: JudgedRecovery,
-    applied: Applied | None,
-    after: JudgedRecovery | None,
-    left: ConfigStart | None,
-    given: Given,
-) -> str:
+def _verdict(before: JudgedRecovery, done: CarriedOut[JudgedRecovery] | None, given: Given) -> str:
     """The first line: the sentence of `verify` and the command that helps, or what was done."""
     found = before.recovery
-    if applied is not None:
-        lost = applied.lost
+    if done is not None:
+        applied, after = done.applied, done.after
         ended = "finished the interrupted recovery" if applied.resumed else "recovered"
-        besides = not_back(found.config, left) if after is not None else ""
-        unfired = after is not None and not lost and after.recovery.prediction.unfired
-        told = unfired or (after is not None and not lost and lacks_first_files(after.verdict))
-        gone = "" if told else f", {_messages(lost)} lost"
-        return f"Done: {ended}{gone}{_sent_again(before)}.{besides} {_start_after(after)}"
+        told = not applied.lost and (after.recovery.prediction.unfired or lacks_first_files(after.verdict))
+        gone = "" if told else f", {_messages(applied.lost)} lost"
+        return f"Done: {ended}{gone}{_sent_again(before)}.{not_back(found.config, done.left)} {_start_after(after)}"
     sentence = first_sentence(before.verdict, found.layout.root)
     return f"{sentence}. {_remedy(before, given)}".rstrip()
 
 
-def _start_after(after: JudgedRecovery | None) -> str:
+def _start_after(after: JudgedRecovery) -> str:
     """Whether the recovered store can be started, or what is still wrong with it."""
-    if after is None or after.verdict.status is Status.CLEAN:
-        return f"A broker can be started{but_unserved(after.verdict) if after is not None else ''}."
+    if after.verdict.status is Status.CLEAN:
+        return f"A broker can be started{but_unserved(after.verdict)}."
     return f"But: {first_sentence(after.verdict, after.recovery.layout.root)}."
 
 

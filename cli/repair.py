@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from ..store.repair.recheck import JudgedRepair
     from ..store.repair.repair import Repair
     from ..store.session.apply import Applied
-    from ..store.start.config import ConfigStart
     from .output import Output
+    from .plan_text import CarriedOut
 
 app = App()
 
@@ -169,23 +169,24 @@ def repair(
     if kind is not None and before.repair.nothing_to_do:  # already moved: judge it as a broker with this storeType
         judged = layout
         before = _analyze(layout, judged, choice, broker_version, common, kind)
-    applied = after = None
+    done = None
     given = change.given(broker_version, common).at(judged)
     if change.apply and (before.repair.barrier or not before.repair.nothing_to_do):
+        from .plan_text import CarriedOut
+        from .repair_text import config_left
+
         applied = _apply(layout, before, change, given, common)
         after = _reanalyze(before.repair, broker_version, common)
-    if applied is not None or judged is layout:  # the queues are moved: proposed commands need the new settings
+        done = CarriedOut(applied, after, config_left(before, after))
+    if done is not None or judged is layout:  # the queues are moved: proposed commands need the new settings
         from ..store.findings.next_commands import settings
 
         changed = layout.broker_config.items() - opened.broker_config.items()
         given = given._replace(config=(*given.config, *settings(dict(sorted(changed)))))
-    from .repair_text import config_left
-
-    left = config_left(before, after)
-    if applied is not None and applied.session:
-        out.note_done(f"the store was repaired, in session {applied.session}")
-    _print(before, applied, after, left, given, common, out)
-    raise Exit(_code(before, applied, after, left))
+    if done is not None and done.applied.session:
+        out.note_done(f"the store was repaired, in session {done.applied.session}")
+    _print(before, done, given, common, out)
+    raise Exit(_code(before, done))
 
 
 def _analyze(
@@ -250,17 +251,12 @@ def _with_repairs(seen: JudgedRepair, version: str | None) -> JudgedRepair:
     return seen._replace(verdict=with_open_repairs(seen.verdict, seen.repair.layout, version))
 
 
-def _code(
-    before: JudgedRepair, applied: Applied | None, after: JudgedRepair | None, left: ConfigStart | None = None
-) -> ExitCode:
-    """The exit code. after: the store after the plan was carried out, or None. left: as of `config_left`."""
-    if applied.lost if applied is not None else before.repair.plan.lost_messages:
+def _code(before: JudgedRepair, done: CarriedOut[JudgedRepair] | None) -> ExitCode:
+    if before.repair.plan.lost_messages if done is None else done.applied.lost:
         return ExitCode.NO
-    last = after or before
+    last = before if done is None else done.after
     code = exit_code_of_status(last.verdict.status)
-    if after is not None and (code is not ExitCode.DONE or not after.repair.nothing_to_do):
-        return ExitCode.NO
-    if left is not None:
+    if done is not None and (code is not ExitCode.DONE or not last.repair.nothing_to_do or done.left is not None):
         return ExitCode.NO
     # parts that a running broker has not written yet are not wrong
     to_do = code is ExitCode.DONE and not last.verdict.live and not last.repair.nothing_to_do
@@ -285,8 +281,8 @@ def _apply(layout: Layout, before: JudgedRepair, change: Change, given: Given, c
             what = "Continue the interrupted change?"
         from .repair_text import repair_text
 
-        plan = repair_text(before, None, None, common, given, asking=True)
-        agree(what, plan, common, _code(before, None, None))
+        plan = repair_text(before, None, common, given, asking=True)
+        agree(what, plan, common, _code(before, None))
 
     def again() -> Any:
         return replan(Layout.open(layout.root, layout.broker_config), found.request)
@@ -299,35 +295,25 @@ def _apply(layout: Layout, before: JudgedRepair, change: Change, given: Given, c
 
 
 def _print(
-    before: JudgedRepair,
-    applied: Applied | None,
-    after: JudgedRepair | None,
-    left: ConfigStart | None,
-    given: Given,
-    common: Common,
-    out: Output,
+    before: JudgedRepair, done: CarriedOut[JudgedRepair] | None, given: Given, common: Common, out: Output
 ) -> None:
     from .repair_text import next_steps, repair_text
     from .verdict_text import verdict_json
 
-    found, last = before.repair, after or before
+    found, last = before.repair, before if done is None else done.after
     record, root = found.to_json(), found.layout.root
     record["verdict"] = verdict_json(before.verdict, root)
-    record["next"] = [] if last.verdict.live else [str(step) for step in next_steps(last, given, left)]
-    if applied is not None and after is not None:
+    record["next"] = [] if last.verdict.live else [str(step) for step in next_steps(last, given, done and done.left)]
+    if done is not None:
         record["applied"] = {
-            "session": applied.session,
-            "resumed": applied.resumed,
-            "edits_left": len(after.repair.plan.edits),
-            "lost_by_plan": applied.lost,
-            "verdict": verdict_json(after.verdict, root),
-            "config": left.to_json() if left is not None else None,
+            "session": done.applied.session,
+            "resumed": done.applied.resumed,
+            "edits_left": len(last.repair.plan.edits),
+            "lost_by_plan": done.applied.lost,
+            "verdict": verdict_json(last.verdict, root),
+            "config": done.left.to_json() if done.left is not None else None,
         }
     if beyond := last.beyond(given):
         record["beyond_repair"] = [row.to_json() for row in beyond]
     with out:
-        out.record(
-            record,
-            text=lambda _: repair_text(before, applied, after, common, given, left=left),
-            verdict=_code(before, applied, after, left),
-        )
+        out.record(record, text=lambda _: repair_text(before, done, common, given), verdict=_code(before, done))

@@ -12,7 +12,7 @@ from ..store.findings.next_commands import NextCommand, going_on, next_commands,
 from ..store.search.selection import queue_text
 from ..store.verify.verdict import Status, but_unserved, first_sentence
 from .config_text import config_lines, not_back, still_lost_config
-from .plan_text import ROWS, section, steps_text
+from .plan_text import ROWS, CarriedOut, section, steps_text
 from .terminal import page_of
 from .verdict_text import NEXT_IN_USE, beyond_lines, error_lines, next_lines
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from ..store.findings.next_commands import Given
     from ..store.repair.recheck import JudgedRepair
     from ..store.repair.repair import Repair
-    from ..store.session.apply import Applied
     from ..store.start.config import ConfigStart
     from .options import Common
 
@@ -29,45 +28,34 @@ _STORE_TYPES = {"rocksdb": "storeType=defaultRocksDB", "files": "storeType=defau
 
 
 def repair_text(
-    before: JudgedRepair,
-    applied: Applied | None,
-    after: JudgedRepair | None,
-    common: Common,
-    given: Given,
-    *,
-    left: ConfigStart | None = None,
-    asking: bool = False,
+    before: JudgedRepair, done: CarriedOut[JudgedRepair] | None, common: Common, given: Given, *, asking: bool = False
 ) -> str:
-    """The whole page. after: the store after the plan was carried out. given: options that a proposed command repeats.
-    left: as of `config_left`. asking: the page is shown before the question whether to carry out the plan.
+    """The whole page. given: options that a proposed command repeats. asking: the page is shown before the question
+    whether to carry out the plan.
     """
-    found, last, rows = before.repair, after or before, None if common.verbose else ROWS
+    found, rows = before.repair, None if common.verbose else ROWS
+    last, left = (before, None) if done is None else (done.after, done.left)
     lines = [
-        _verdict(before, applied, after, left, given, asking=asking),
+        _verdict(before, done, given, asking=asking),
         *_lost(found, rows),
         *(config_lines(before.verdict.config, rows) if before.verdict.config and left else ()),
-        *_edits(found, applied, rows),
+        *_edits(found, done is not None, rows),
         *_offsets(found, rows),
     ]
     notes = list[str]()
-    if applied is not None and applied.session:
-        notes.append(f"The original bytes are kept in {found.layout.journal / applied.session}")
-    if found.request.kind and (applied is not None or found.nothing_to_do):
+    if done is not None and done.applied.session:
+        notes.append(f"The original bytes are kept in {found.layout.journal / done.applied.session}")
+    if found.request.kind and (done is not None or found.nothing_to_do):
         notes += _after_the_move(found)
     lines += ["", *notes] if notes else []
     beyond = last.beyond(given)
     lines += beyond_lines(beyond)
     if not beyond:
-        title = "What is wrong:" if after is None else "What is still wrong:"
+        title = "What is wrong:" if done is None else "What is still wrong:"
         lines += section(title, error_lines(last.verdict, found.layout.root), rows)
     if not asking and (steps := next_steps(last, given, left)):
         lines += ["", *([NEXT_IN_USE] if last.verdict.live else next_lines(steps))]
     return page_of(lines)
-
-
-def _not_back(before: JudgedRepair, after: JudgedRepair | None, left: ConfigStart | None) -> str:
-    asked = after is not None and _writes_config(before)
-    return not_back(before.verdict.config, left) if asked else ""
 
 
 def _writes_config(before: JudgedRepair) -> bool:
@@ -79,11 +67,9 @@ def _writes_config(before: JudgedRepair) -> bool:
     return moved or RepairPart.CONFIG in found.request.choice.parts
 
 
-def config_left(before: JudgedRepair, after: JudgedRepair | None) -> ConfigStart | None:
+def config_left(before: JudgedRepair, after: JudgedRepair) -> ConfigStart | None:
     """Configuration that is still lost after a repair that was to mend or move it, None for nothing."""
-    if after is None or not _writes_config(before):
-        return None
-    return still_lost_config(before.verdict.config, after.repair.layout)
+    return still_lost_config(before.verdict.config, after.repair.layout) if _writes_config(before) else None
 
 
 def _after_the_move(found: Repair) -> Iterator[str]:
@@ -99,23 +85,16 @@ def _after_the_move(found: Repair) -> Iterator[str]:
     yield f"In broker.conf, before its start: {', '.join(options)}, no rocksdbCQDoubleWriteEnable{also}"
 
 
-def _verdict(
-    before: JudgedRepair,
-    applied: Applied | None,
-    after: JudgedRepair | None,
-    left: ConfigStart | None,
-    given: Given,
-    *,
-    asking: bool,
-) -> str:
+def _verdict(before: JudgedRepair, done: CarriedOut[JudgedRepair] | None, given: Given, *, asking: bool) -> str:
     """The sentence of `verify`, and what a repair does or did about it."""
     found = before.repair
-    lost = found.plan.lost_messages if applied is None else applied.lost
+    lost = found.plan.lost_messages if done is None else done.applied.lost
     gone = counted(lost, "message is", "messages are", form=",")
     loses = f" {gone} lost." if lost else ""
-    if applied is not None:
-        done = "finished the interrupted change" if applied.resumed else "repaired"
-        return f"Done: {done}.{loses}{_not_back(before, after, left)} {_now(after)}"
+    if done is not None:
+        ended = "finished the interrupted change" if done.applied.resumed else "repaired"
+        besides = not_back(before.verdict.config, done.left) if _writes_config(before) else ""
+        return f"Done: {ended}.{loses}{besides} {_now(done.after)}"
     sentence = first_sentence(before.verdict, found.layout.root)
     resuming = going_on(before.verdict.findings, found.layout.root, given)
     if resuming is not None and not resuming.ends:
@@ -130,10 +109,8 @@ def _verdict(
     return f"{sentence}. {counted(files, 'file')} to repair.{loses}{unasked}"
 
 
-def _now(after: JudgedRepair | None) -> str:
+def _now(after: JudgedRepair) -> str:
     """The verdict on the repaired store."""
-    if after is None:
-        return ""
     if edits := len(after.repair.plan.edits):
         return f"{counted(edits, 'change follows', 'changes follow')} from these: run this command again."
     if after.verdict.status is Status.CLEAN:
@@ -162,10 +139,10 @@ def _lost(found: Repair, rows: int | None) -> list[str]:
     return section("Messages that are lost:", lines, rows)
 
 
-def _edits(found: Repair, applied: Applied | None, rows: int | None) -> list[str]:
+def _edits(found: Repair, done: bool, rows: int | None) -> list[str]:
     from ..store.session.journal import carried_out
 
-    title = "What was done:" if applied else "The plan:"
+    title = "What was done:" if done else "The plan:"
     edits = carried_out(found.interrupted, found.plan)
     return section(title, steps_text(edits, found.layout, rows is None), rows)
 
