@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 from .broker_version import BrokerVersion
 from .change_options import Change, agree, files_of, reading_the_log
@@ -122,8 +123,8 @@ def recover(
 
     out = common.checked_output("recovery")
     layout = change.open(store, common)
-    asked = _Asked(broker_version, policy, lost_tag)
-    before = _analyze(layout, asked, common, "".join(lost.replica or ()), lost.force_empty_log)
+    asked = {"broker_version": broker_version, "policy": policy.value, "lost_tag": lost_tag}
+    before = _analyze(layout, common, asked, replica="".join(lost.replica or ()), force_empty_log=lost.force_empty_log)
     found, done = before.recovery, None
     for note in found.notes:
         common.warn(note)
@@ -132,7 +133,7 @@ def recover(
     found.name_lost(*_rows_of(common))
     if change.apply and (found.plan is None or not found.nothing_to_do):
         applied = _apply(layout, before, change, given, common)
-        after = _analyze(Layout.open(layout.root, layout.broker_config), asked, common)
+        after = _analyze(Layout.open(layout.root, layout.broker_config), common, asked)
         done = CarriedOut(applied, after, still_lost_config(found.config, after.recovery.layout))
         gone = applied.lost or _needs_a_master(found) or done.left is not None
         clean = exit_code_of_status(after.verdict.status) is ExitCode.DONE
@@ -152,31 +153,13 @@ def _needs_a_master(found: Recovery) -> bool:
     return not said and found.plan is not None and bool(found.plan.resent)
 
 
-class _Asked(NamedTuple):
-    """The parameters of an analysis."""
-
-    version: str | None
-    policy: PolicyChoice
-    lost_tag: str
-
-
-def _analyze(
-    layout: Layout, asked: _Asked, common: Common, replica: str = "", force_empty_log: bool = False
-) -> JudgedRecovery:
+def _analyze(layout: Layout, common: Common, asked: Mapping[str, Any], **more: Any) -> JudgedRecovery:
+    """Say what a start would do, and plan. asked, more: of `recovery`; what is empty or off is left to it."""
     from ..store.library import recovery
 
-    given: dict[str, Any] = {"lost_tag": asked.lost_tag, "replica": replica, "force_empty_log": force_empty_log}
-    options = {name: value for name, value in given.items() if value}
+    options = {name: value for name, value in {**asked, **more}.items() if value}
     with reading_the_log(layout, common) as tell:
-        return recovery(
-            layout,
-            broker_version=asked.version,
-            policy=asked.policy.value,
-            jobs=common.jobs,
-            rate_bytes=common.rate,
-            tell=tell,
-            **options,
-        )
+        return recovery(layout, jobs=common.jobs, rate_bytes=common.rate, tell=tell, **options)
 
 
 def _rows_of(common: Common) -> tuple[int, ...]:
