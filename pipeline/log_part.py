@@ -115,9 +115,8 @@ class PartRows:
     def add(self, topics: list[str], topic_id: Any, queue_id: Any, rows: Rows) -> None:
         """Add units. topic_id (index in `topics`), queue_id: of each row, int64[n]."""
         numbers = [self._topics.setdefault(topic, len(self._topics)) for topic in topics]
-        queue = np.stack([np.array(numbers, np.int64)[topic_id], queue_id]) if len(rows) else None
-        if queue is not None:
-            self._queues.append(queue)
+        if len(rows):
+            self._queues.append(np.stack([np.array(numbers, np.int64)[topic_id], queue_id]))
             self._rows.append(rows)
 
     def add_items(self, items: Rows) -> None:

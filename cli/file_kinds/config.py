@@ -36,5 +36,4 @@ def summary(what: Recognised, common: Common) -> dict[str, Any]:
     """A line for each file without its .bak, and for each .bak without its file."""
     from ...store.settings.read import summaries_of
 
-    found = list(summaries_of(what.path))
-    return {"contents": [f"{one.file}: {one.text}" for one in found]}
+    return {"contents": [f"{one.file}: {one.text}" for one in summaries_of(what.path)]}

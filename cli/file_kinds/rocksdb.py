@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,16 +30,13 @@ def database_chunks(path: Path, at: int, raw: bool = False) -> Iterator[Chunk]:
     with RocksDb.open(path) as database:
         entries = as_bytes(database) if raw else read_entries(database)
         for number, entry in enumerate(islice(entries, at, None), at):
-            yield Texts(entry.records, _pieces(number, entry))
+            yield Texts(entry.records, partial(_pieces, number, entry))
 
 
-def _pieces(number: int, entry: RocksdbEntry) -> Any:
-    def pieces() -> Iterator[RecordPiece]:
-        name = f"entry {number} of column family {entry.family}"
-        yield RecordPiece(f"{name}, key", 0, entry.key, entry.key_schema, counts=False)
-        yield RecordPiece(f"{name}, value", 0, entry.value, entry.value_schema)
-
-    return pieces
+def _pieces(number: int, entry: RocksdbEntry) -> Iterator[RecordPiece]:
+    name = f"entry {number} of column family {entry.family}"
+    yield RecordPiece(f"{name}, key", 0, entry.key, entry.key_schema, counts=False)
+    yield RecordPiece(f"{name}, value", 0, entry.value, entry.value_schema)
 
 
 def summary(what: Recognised, common: Common) -> dict[str, Any]:
