@@ -1,6 +1,6 @@
 """A Spark session for the pipeline: one call for an embedded Spark and for a cluster.
 
-This package goes to the executors of a cluster by itself (`ship`). The output of the JVM and of the Python workers goes
+This package goes to the executors of a cluster by itself. The output of the JVM and of the Python workers goes
 to a log in a folder of the session, which is removed with it, not to the terminal. A local master listens on the
 loopback only.
 
@@ -25,10 +25,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 from warnings import catch_warnings
+from zipfile import ZIP_DEFLATED, ZipFile
 
 from .masters import LOOPBACK, SparkUnavailable, check_reachable, is_connect, is_local, ships_code, stays_on_loopback
 from .scratch import session_folder
-from .ship import package_zip
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,6 +40,9 @@ PACKAGES = ("pyspark", "pyarrow", "pandas")
 CONNECT_PACKAGES = ("grpc", "grpc_status")
 """The extra `connect` brings these for a Connect server (`sc://`)."""
 
+_SHIPPED = ("formats", "store", "pipeline")
+"""What runs on executors: all of this package but its command line."""
+_SHIPPED_SUFFIXES = (".py", ".toml", ".json")
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _JAVA = "-XX:+UseSerialGC"
 _JAVA_IN_PYTHON = f"{_JAVA} -XX:TieredStopAtLevel=1"
@@ -141,6 +144,24 @@ def options(master: str, folder: Path, settings: Mapping[str, str], java: str = 
         logging = f"-Dlog4j2.configurationFile={(folder / 'log4j2.properties').as_uri()}"
         merged[_JAVA_OPTIONS] = f"{logging} {settings.get(_JAVA_OPTIONS, java)}"
     return merged
+
+
+def package_zip(folder: Path) -> Path:
+    """Write a zip in `folder` that Spark hands out to executors: this package.
+
+    numpy, pyarrow, pandas and construct must be there already: they are more than Python code.
+    """
+    here = Path(__file__).parents[1]
+    target = folder / f"{here.name}.zip"
+    with ZipFile(target, "w", ZIP_DEFLATED) as archive:
+        archive.write(here / "__init__.py", f"{here.name}/__init__.py")
+        for package in _SHIPPED:
+            for directory, _, names in os.walk(here / package, followlinks=True):
+                for name in sorted(names):
+                    path = Path(directory, name)
+                    if path.suffix in _SHIPPED_SUFFIXES:
+                        archive.write(path, Path(here.name, path.relative_to(here)))
+    return target
 
 
 def find_java() -> Path:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.pipeline.ship import package_zip
+from mqstore.pipeline.spark import package_zip
 
 pytestmark = pytest.mark.long
 
