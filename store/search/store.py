@@ -240,12 +240,12 @@ class StoreReader(Closing):
         over from a truncation may point farther, but at an older record (spec 2.5).
         """
         ends = {s.last_position: s for s in queues if s.last_position is not None}
-        found = [m for m in self._messages_at(sorted(ends)[-_CANDIDATES:]) if m.body_crc_ok]
+        found = [m for m in self.messages_at(sorted(ends)[-_CANDIDATES:]) if m.body_crc_ok]
         if found:
             newest = max(found, key=lambda m: (m.store_timestamp, m.position))
             return newest.position - self.payload_at(newest.position), ends[newest.position]
         for file in reversed(self.log_files.files):
-            if any(self._messages_at([file.start + self.payload_at(file.start)])):
+            if any(self.messages_at([file.start + self.payload_at(file.start)])):
                 return file.start, None
         return None, None
 
@@ -262,7 +262,7 @@ class StoreReader(Closing):
             with self.queues.open(directory.topic, directory.queue_id) as queue:
                 last = queue.summary().last_position
             if last is not None and last < message.position:
-                for other in self._messages_at([last]):
+                for other in self.messages_at([last]):
                     if other.store_timestamp > message.store_timestamp:
                         return True
         return False
@@ -275,7 +275,7 @@ class StoreReader(Closing):
         mark = Mark.NONE
         if message.physical_offset != message.position:
             following = message.position + message.total_size + self.payload_at(message.position)
-            mark = Mark.NONE if any(self._messages_at([following])) else Mark.EARLIER_LIFE
+            mark = Mark.NONE if any(self.messages_at([following])) else Mark.EARLIER_LIFE
         elif "log_end" in self.__dict__ or self.may_be_dead(message):
             mark = Mark.DEAD_TAIL if message.position >= self.log_end.position else Mark.NONE
         return message._replace(mark=mark)
@@ -285,7 +285,7 @@ class StoreReader(Closing):
         file = self.log_files.file_at(position)
         return self.log.frame_of(file).payload if file else 0
 
-    def _messages_at(self, positions: Iterable[int]) -> Iterator[Message]:
+    def messages_at(self, positions: Iterable[int]) -> Iterator[Message]:
         """The messages whose records begin at the positions and name their own position."""
         for position in positions:
             try:
@@ -337,7 +337,7 @@ class StoreReader(Closing):
         if lost is None:
             return False
         with StoreReader(self.layout) as now:  # a broker may have created a file after the log was listed
-            return not any(now._messages_at(lost[:1]))
+            return not any(now.messages_at(lost[:1]))
 
     @cached_property
     def topics(self) -> list[str]:

@@ -354,8 +354,8 @@ def used_topics(context: VerifyContext, known: Collection[str]) -> frozenset[str
 
 def _newest_topic(context: VerifyContext) -> str:
     """Return the topic of the newest message of a client; "" if it is not among the last records of the log."""
-    topics = (context.store.message_at(position).topic for position in sorted(context.log.last, reverse=True))
-    return next((topic for topic in topics if not is_system_topic(topic)), "")
+    found = context.store.messages_at(sorted(context.log.last, reverse=True))
+    return next((message.topic for message in found if not is_system_topic(message.topic)), "")
 
 
 _TOPICS_NAMED = 3

@@ -291,6 +291,8 @@ def at_first_sight(seen: Description) -> Verdict:
         for check in checks_of(CHECKS.before, _AT_FIRST_SIGHT):
             with going_on(context, ()):
                 check(context)
+        with going_on(context, ()):
+            _topics_in_use(seen, context)
         live = seen.exit == "running"
         if seen.log.torn is not None and not live:  # a record that a broker writes is not whole yet
             from .log_chain import torn
@@ -329,7 +331,19 @@ def _of_description(seen: Description, context: VerifyContext) -> Iterator[Findi
     if seen.exit != "running":  # a file that a broker makes has another length
         yield from _of_lengths(seen, root)
     if seen.restart is not None:  # there is a plain log
-        yield from _of_config(seen, context.store, root)
+        yield from _of_config(context, root)
+
+
+def _topics_in_use(seen: Description, context: VerifyContext) -> None:
+    """Check the topics of queues. The newest record is the last one that a queue names: the log was not read."""
+    from ..search.log_search import never_delivered
+    from ..start.config import ConfigStart, config_start
+
+    ranges = {QueueId(queue.topic, queue.queue_id): (queue.min_offset, queue.max_offset) for queue in seen.queues}
+    undelivered = None if seen.exit == "running" else partial(never_delivered, context.store)
+    context.kept(ConfigStart, lambda: config_start(seen.layout, context.profile, ranges, undelivered))
+    context.log.last = [queue.last_position for queue in seen.queues if queue.last_position is not None]
+    CHECKS.after["I-150"](context)
 
 
 def _of_lengths(seen: Description, root: str) -> Iterator[Finding]:
@@ -354,16 +368,12 @@ def _of_lengths(seen: Description, root: str) -> Iterator[Finding]:
         yield Finding.of("I-180", root, text)
 
 
-def _of_config(seen: Description, store: StoreReader, root: str) -> Iterator[Finding]:
-    from ..search.log_search import never_delivered
-    from ..start.config import config_start
+def _of_config(context: VerifyContext, root: str) -> Iterator[Finding]:
+    from .config_files import config_start_of
 
-    ranges = {QueueId(queue.topic, queue.queue_id): (queue.min_offset, queue.max_offset) for queue in seen.queues}
-    profile = profile_of(seen.generation.version)
-    undelivered = None if seen.exit == "running" else partial(never_delivered, store)
-    found = config_start(seen.layout, profile, ranges, undelivered)
+    found = config_start_of(context)
     if found.refuses:
-        text = f"a broker {profile.version} would not start: {found.refuses}"
+        text = f"a broker {found.version} would not start: {found.refuses}"
         yield Finding.of("I-180", root, text)
     yield from forgotten(root, found)
 

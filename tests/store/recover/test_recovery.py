@@ -11,10 +11,12 @@ import pytest
 from mqstore.store.broker.snapshot import QueueId
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
+from mqstore.store.inspect.description import describe
 from mqstore.store.inspect.timers import timers
 from mqstore.store.recover.recovery import analyze
 from mqstore.store.search.store import StoreReader
-from mqstore.store.verify.verdict import Status
+from mqstore.store.verify.run import at_first_sight
+from mqstore.store.verify.verdict import Status, first_sentence
 from tests.archives import extract
 
 from ...stores import config
@@ -89,6 +91,8 @@ def test_topics_without_an_entry_that_are_in_use(
     offsets.write_text(json.dumps({"offsetTable": {"orders@group-a_tags": {"0": 1}}}))
     said = said_of(root, BrokerConfig({}))
     assert said.status is (Status.DAMAGED if named else Status.CLEAN), said
+    seen = at_first_sight(describe(Layout.open(root)))  # what `inspect` says
+    assert (seen.status, seen.serious) == (said.status, said.verdict.serious), seen
     assert (f"no entry for {named}, so that no broker serves " in str(said)) == bool(named), said
     assert said.found is not None
     assert any("I-150" in note for note in said.found.notes) == (not named)
@@ -115,6 +119,8 @@ def test_the_messages_of_a_slave_that_lacks_its_topics_are_not_served(store: Cal
     assert said.codes == ["I-150"], said
     sentence = "no entry for 2 topics ('TopicA', 'TopicB'), so that no broker serves 386 messages; a slave gets"
     assert f"config/topics.json: {sentence}" in str(said)
+    seen = at_first_sight(describe(Layout.open(root)))
+    assert first_sentence(seen, root) == first_sentence(said.verdict, root), seen
     assert apply_recovery(said, BrokerConfig({}))
     assert said_of(root, BrokerConfig({})).status is Status.CLEAN
 
