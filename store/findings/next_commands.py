@@ -45,9 +45,12 @@ _NO_PLAN = "I-187"
 """`recover` and `repair` refuse the store as it is."""
 INTERRUPTED = "I-185"
 """A change was interrupted: no plan is made before that change is finished."""
-_DEPENDS = frozenset({INTERRUPTED, "I-146"})
-"""What helps depends on the change that was interrupted, or on whether an offset or an option is wrong: a finding names
-its command.
+_IN_GENERAL = {
+    **dict.fromkeys((INTERRUPTED, "I-146"), ("verify", "STORE")),
+    "I-002": ("recover", "STORE", "--replica", "STORE2", "--apply"),
+}
+"""What helps depends on the change that was interrupted, on whether an offset or an option is wrong, or on a copy that
+has the files: a finding names its command.
 """
 UNREADABLE = "I-015"
 """The command for this code comes first, alone."""
@@ -453,8 +456,8 @@ def _mends_all(command: NextCommand) -> bool:
 
 def command_in_general(code: str) -> str:
     """Return the next command for findings of this code, with placeholders for what a finding would name."""
-    if code in _DEPENDS:
-        return str(command("verify", "STORE"))
+    if code in _IN_GENERAL:
+        return str(command(*_IN_GENERAL[code]))
     cure = catalogue()[code].repair
     if cure not in MENDS:
         names = {"store": "STORE", "topic": "TOPIC", "queue_id": "QUEUE", "path": "FILE"}

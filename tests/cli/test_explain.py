@@ -54,6 +54,12 @@ def _printed(transcript: Path) -> str:
     return "".join(line for line in lines if not line.startswith(("  $ ", "  > ", "  2> ")))
 
 
+def test_missing_log_files_come_from_a_copy() -> None:
+    """`recover` alone brings none back."""
+    (told,) = json.loads(run_here(["explain", "I-002", "--format", "json"]).stdout)
+    assert told["repair"] == "mqstore recover STORE --replica STORE2 --apply"
+
+
 def test_every_code_that_is_printed_can_be_explained() -> None:
     """Of the transcripts, and of the texts that explain tells itself."""
     told = run_here(["explain", "--list", "--format", "json"]).stdout
