@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from ..store.counted import counted, listed
@@ -41,10 +41,15 @@ def section(title: str, lines: Iterable[str], rows: int | None) -> list[str]:
 
 def folded(items: Iterable[T], rows: int | None, text: Callable[[T], str] = str) -> list[str]:
     """A line for each of the first `rows` items, and how many more there are; with None for all."""
-    every = list(items)
-    if rows is None or len(every) <= rows + 1:
-        return [*map(text, every)]
-    return [*map(text, every[:rows]), f"  … {len(every) - rows} more (--verbose shows all)"]
+    shown, more = first_ones([*items], rows)
+    return [*map(text, shown), *more]
+
+
+def first_ones(items: Sequence[T], rows: int | None) -> tuple[Sequence[T], list[str]]:
+    """The first `rows` items, and a line with how many more there are; with None all. One more alone is not hidden."""
+    if rows is None or len(items) <= rows + 1:
+        return items, []
+    return items[:rows], [f"  … {len(items) - rows} more (--verbose shows all)"]
 
 
 def steps_text(edits: Iterable[Edit | Step], layout: Layout, one_by_one: bool) -> Iterator[str]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..store.counted import counted
 from .declared import Format
 from .options import Common, say
+from .plan_text import first_ones
 from .searched_text import scanning, searched_text
 from .terminal import page_of, time_text
 
@@ -103,11 +104,10 @@ def _lines(record: Record, common: Common) -> Iterator[str]:
     if record["groups"]:
         yield ""
         yield "groups:"
-    shown = record["groups"] if common.verbose else record["groups"][:_SHOWN]
+    shown, more = first_ones(record["groups"], None if common.verbose else _SHOWN)
     for group in shown:
         yield from _verdict(group["group"], group, common, "  ")
-    if more := len(record["groups"]) - len(shown):
-        yield f"  … {more} more (--verbose shows all)"
+    yield from more
     if record["other_groups"]:
         others = counted(record["other_groups"], "other group in config/ has", "other groups in config/ have")
         yield f"  ({others} no connection with the topic; --group shows one of them)"

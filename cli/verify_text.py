@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..store.counted import bytes_text, counted, listed
+from .plan_text import first_ones
 from .terminal import page_of
 from .verdict_text import by_code
 
@@ -147,10 +148,9 @@ def _nothing_urgent(verdict: Verdict, tidy: list[NextCommand], verbose: bool) ->
         plan = any("--apply" in each.words for each in tidy)
         removes = f"This removes the {'other ' if levels else ''}warnings."
         yield f"What now: {levels or 'nothing has to be done'}. {removes}{_SHOWN_BEFORE if plan else ''}"
-        shown = tidy if verbose or len(tidy) <= _TIDY_SHOWN + 1 else tidy[:_TIDY_SHOWN]
+        shown, more = first_ones(tidy, None if verbose else _TIDY_SHOWN)
         yield from _commands(shown)
-        if more := len(tidy) - len(shown):
-            yield f"  … {more} more (--verbose shows all)"
+        yield from more
 
 
 def _commands(commands: list[NextCommand]) -> Iterator[str]:

@@ -351,10 +351,18 @@ def missing_parts(
     fresh = _is_fresh(snapshot.layout, whole[begin])
     least = min(map(_lowest_named, firsts), default=begin) if fresh else begin
     if front or (least < begin and not any(first.first for first in firsts)):
-        start = min(front.start, begin - 1) // size * size
-        while least < start and start in copies and _is_fresh(snapshot.layout, copies[start]):
-            start -= size
-        yield named_in_front(begin), range(start, begin, size)
+        yield named_in_front(begin), _first_lost(snapshot, min(front.start, begin - 1), begin, copies, least)
+
+
+def _first_lost(snapshot: Snapshot, named: int, begin: int, copies: Mapping[int, DirectoryEntry], least: int) -> range:
+    """Return the starts of the lost files in front of a log that begins at `begin`: from the file with the position
+    `named`, or from one before it, but not before `least`, if the files of a replica show that it did not expire.
+    """
+    size = snapshot.log_file_bytes
+    start = named // size * size
+    while least < start and start in copies and _is_fresh(snapshot.layout, copies[start]):
+        start -= size
+    return range(start, begin, size)
 
 
 def lost_front(snapshot: Snapshot) -> range:
@@ -415,12 +423,9 @@ def _copy_front_command(snapshot: Snapshot, front: range, replica: str) -> tuple
     """Return `copy_lost_command` for first files. Raises as `log_of`."""
     from .replica import copy_lost_command, whole_files
 
-    size = snapshot.log_file_bytes
-    copies, start = whole_files(replica, size), front.start // size * size
-    while start - size in copies and start in copies and _is_fresh(snapshot.layout, copies[start]):
-        start -= size
-    target = snapshot.layout.commit_log_directories[0]
-    return copy_lost_command(snapshot, copies, [range(start, front.stop, size)], target)
+    copies, target = whole_files(replica, snapshot.log_file_bytes), snapshot.layout.commit_log_directories[0]
+    lost = _first_lost(snapshot, front.start, front.stop, copies, min(copies, default=0))
+    return copy_lost_command(snapshot, copies, [lost], target)
 
 
 def _positions_left(snapshot: Snapshot) -> Iterator[int]:
