@@ -189,9 +189,9 @@ def _store_plan(root: Path, folder: str, config: BrokerConfig, broker_version: s
     version = profile_of(broker_version).version if broker_version else None
     with StoreReader(root, config) as opened:
         if not opened.log_files.files:
-            refuse_lost_log(Snapshot.of(layout))
+            refuse_lost_log(Snapshot.as_read(layout))
         elif directories_without_files(layout):
-            refuse_lost_directory(Snapshot.of(layout))
+            refuse_lost_directory(Snapshot.as_read(layout))
         start, stop = opened.log.min_offset, opened.log_end.position
         gaps = opened.log_files.gaps
         missing = tuple((gap.position, gap.size) for gap in gaps if gap.position >= stop)

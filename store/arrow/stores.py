@@ -233,7 +233,7 @@ def _refuse_lost_directory(layout: Layout) -> None:
     if bare:  # rare, so this module, which looks at whole stores, is imported only here
         from ..plan.normalize import refuse_lost_directory
 
-        refuse_lost_directory(Snapshot.of(layout))
+        refuse_lost_directory(Snapshot.as_read(layout))
 
 
 def _refuse_dledger(root: str, config: BrokerConfig) -> None:

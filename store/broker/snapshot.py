@@ -11,7 +11,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
@@ -25,6 +25,7 @@ from ...formats.hashing import java_hash, java_integer
 from ...formats.timer_check import FILE as TIMER_CHECK
 from ..disk.byte_reader import data_ranges, fill, open_regular
 from ..disk.checkpoint import Checkpoint, read_checkpoint
+from ..disk.compressed import is_compressed_name, open_plain, plain_name
 from ..disk.file_queue import is_directory, links_below, start_of, still
 from ..disk.layout import BARRIER_PREFIX, COMMIT_LOG, Layout, absolute, queue_directory, refuse_compressed
 from ..disk.sizes import commit_log_size, consume_queue_size
@@ -33,15 +34,16 @@ from .topics import BATCH_QUEUES, QUEUE_TYPE, Topics
 
 
 class FileBytes:
-    """A file, or its unpacked content: `content[begin:end]` are its bytes as uint8[end - begin].
+    """A file, or its unpacked content if its name is that of a compressed one: `content[begin:end]` are its bytes as
+    uint8[end - begin].
 
-    Each slice is read anew and belongs to the caller. open_file: returns a descriptor. stop: bytes from here on read as
-    zeros. Raises Missing, Unreadable, when it is made or for a slice.
+    Each slice is read anew and belongs to the caller. stop: bytes from here on read as zeros. Raises Missing,
+    Unreadable, when it is made or for a slice.
     """
 
-    def __init__(self, path: str, open_file: Callable[[str], int] = open_regular, stop: int | None = None) -> None:
+    def __init__(self, path: str, stop: int | None = None) -> None:
         self.path = path
-        self._open_file = open_file
+        self._open_file = open_plain if is_compressed_name(path) else open_regular
         self._stop = stop
         with self._opened() as descriptor:
             self._size = os.fstat(descriptor).st_size
@@ -191,9 +193,22 @@ class Snapshot:
             has_timer=bool(timer_log) or layout.timer_wheel.exists() or check.exists(),
         )
 
+    @classmethod
+    def as_read(cls, layout: Layout) -> Snapshot:
+        """As `listed`, with compressed files as the whole files that readers take them for. Raises Unreadable."""
+        found = cls.listed(layout)
+        queues = {name: _unpacked(entries, found.queue_file_bytes) for name, entries in found.queues.items()}
+        return replace(found, log=_unpacked(found.log, found.log_file_bytes), queues=queues)
+
     def bytes_of(self, entry: DirectoryEntry) -> FileBytes:
         """The content of a file. Raises Missing, Unreadable."""
         return FileBytes(entry.path, stop=entry.stop)
+
+
+def _unpacked(entries: Iterable[DirectoryEntry], size: int) -> tuple[DirectoryEntry, ...]:
+    """Return entries with compressed files as files of this size."""
+    packed = ((entry, is_compressed_name(entry.name)) for entry in entries)
+    return tuple(e._replace(name=plain_name(e.name), size=size) if is_packed else e for e, is_packed in packed)
 
 
 def _held_still(entries: Iterable[DirectoryEntry], stop: int) -> Iterator[DirectoryEntry]:

@@ -29,6 +29,7 @@ from ..broker.snapshot import DirectoryEntry, QueueId, Snapshot, can_have_files
 from ..broker.system_topics import LMQ_PREFIX
 from ..columns import Dictionary, dictionary
 from ..disk.byte_reader import Unread, noted_of, rest
+from ..disk.compressed import is_compressed_name
 from ..disk.file_queue import NAME_DIGITS, MappedFile, MappedFileQueue, is_zero
 
 Units = Structs
@@ -157,7 +158,7 @@ class FileUnits(UnitStream):
     def of(cls, entries: Iterable[DirectoryEntry], file_bytes: int, dtype: np.dtype[Any] = UNIT_DTYPE) -> FileUnits:
         """The units in the whole files among the entries of a queue's directory."""
         whole = [entry for entry in entries if is_whole_file(entry, file_bytes)]
-        files = [MappedFile(entry.path, int(entry.name), entry.size) for entry in whole]
+        files = [MappedFile(e.path, int(e.name), e.size, is_compressed_name(e.path)) for e in whole]
         files.sort(key=lambda file: file.start)
         queue = MappedFileQueue((), files, file_bytes, [])
         queue.stop = next((int(e.name) + e.stop for e in whole if e.stop is not None), None)

@@ -36,9 +36,9 @@ from ..broker.profiles import NEWEST, PROFILES, VERSIONS, file_rules_of
 from ..broker.snapshot import DirectoryEntry, FileBytes, list_entries
 from ..broker.system_topics import LMQ_PREFIX
 from ..disk.broker_conf import DEFAULTS, FileRules
-from ..disk.byte_reader import note, open_regular, unread_of
+from ..disk.byte_reader import note, unread_of
 from ..disk.checkpoint import Checkpoint, read_checkpoint
-from ..disk.compressed import is_compressed_name, open_plain, plain_name, read_regular
+from ..disk.compressed import plain_name, read_regular
 from ..disk.layout import KV_STORE, ROCKSDB_CONSUME_QUEUE, ROCKSDB_CURRENT, ROCKSDB_STORE, Layout
 from ..errors import Missing, UnreadableRange, from_os_error
 from ..index.read import IndexFile, sizes_of
@@ -191,7 +191,7 @@ class _Evidence:
         found = list[Columns]()
         for entry in islice(self.log_files, _LOG_FILES_LOOKED_AT):
             start = int(plain_name(entry.name))
-            records = walk(_content(entry.path), 0, _RECORD_RULES, BodyCheck.NONE, start)
+            records = walk(FileBytes(entry.path), 0, _RECORD_RULES, BodyCheck.NONE, start)
             found += [item for item in islice(records, 1) if not isinstance(item, LoadFailure)]
             if sum(map(len, found)) >= _RECORDS_LOOKED_AT:
                 break
@@ -265,11 +265,6 @@ def _whole_texts(records: Columns) -> list[bytes]:
 def _is_number(name: str) -> bool:
     """Whether a name is that of a log or index file, compressed or not."""
     return plain_name(name).isdigit()
-
-
-def _content(path: str) -> FileBytes:
-    """The content of a file, unpacked if its name is that of a compressed one. Raises Missing, Unreadable."""
-    return FileBytes(path, open_plain if is_compressed_name(path) else open_regular)
 
 
 class Sign(NamedTuple):

@@ -264,7 +264,7 @@ def directories(context: VerifyContext) -> None:
     if context.store.log_files.start and not context.live:
         from ..plan.normalize import front_without_files, lost_front_notes, unexpired_front
 
-        snapshot = Snapshot.listed(context.store.layout)
+        snapshot = Snapshot.as_read(context.store.layout)
         directory = os.fspath(snapshot.layout.commit_log_directories[0])
         front, level = front_without_files(snapshot), Severity.WARNING
         if text := unexpired_front(snapshot, front):

@@ -55,6 +55,9 @@ def test_a_log_directory_that_is_not_mounted_is_told(tmp_path: Path) -> None:
     root = unpack("5.3.3-multipath-killed", tmp_path)
     options = BrokerConfig(config(root.name, root))
     assert plan_of([root], options).stores[0].start == 0
+    assert pack_below([root / "d2" / "commitlog"], "gzip")
+    spare = BrokerConfig({**options, "storePathCommitLog": f"{options['storePathCommitLog']},{root}/d4"})
+    assert plan_of([root], spare).stores[0].start == 0
     (root / "d1" / "commitlog").rename(tmp_path / "elsewhere")
     with pytest.raises(Refused, match="d1/commitlog is not there: is a disk not mounted"):
         plan_of([root], options)

@@ -11,12 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from mqstore.store.broker.snapshot import Snapshot
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.file_queue import file_name
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.findings.next_commands import next_commands
+from mqstore.store.plan.normalize import missing_parts
 from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.plan.plan import Plan
 from mqstore.store.put.new_message import NewMessage
@@ -29,6 +31,7 @@ from mqstore.store.verify.verdict import lacks_first_files
 from ... import recovery_cases, stores
 from ...cli.datadriven import run_here
 from ...mixed_store import mixed_store
+from ...packing import pack_below
 from ...verdict import said_of
 from ..put.writing import writer
 from ..recover.recovered import changes_of_starts
@@ -310,6 +313,19 @@ def test_a_log_directory_that_is_not_mounted(empty: bool, lost: tuple[str, ...],
         findings = verify(opened).findings
     assert bool(part) == any(finding.code == "I-187" for finding in findings)
     assert not any("expired" in finding.message for finding in findings)
+
+
+def test_a_compressed_file_is_no_lost_part_of_a_log(tmp_path: Path) -> None:
+    """Readers take it for whole; in front of it the first file is missing."""
+    root = stores.unpack(_THREE, tmp_path)
+    assert pack_below([root / "d2" / "commitlog", root / "consumequeue" / "TopicB"], "gzip")
+    assert not [*missing_parts(Snapshot.as_read(_of_directories(root, "d1/commitlog", "d2/commitlog", "d4")))]
+    shutil.rmtree(root / "d1")
+    (told, _), *_ = missing_parts(Snapshot.as_read(_of_directories(root, "d1/commitlog", "d2/commitlog")))
+    assert told == "queues name messages before the beginning of the log, 262,144"
+    with StoreReader(root, _of_directories(root, "d2/commitlog", "d3/commitlog").broker_config) as opened:
+        (finding,) = (each for each in verify(opened).findings if each.code == "I-002")
+    assert " name messages before the beginning of the log, 262,144: " in finding.message
 
 
 @pytest.mark.parametrize("empty", [False, True])
