@@ -140,13 +140,12 @@ def open_logs(what: Recognised, common: Common) -> list[CommitLog]:
 def open_log(what: Recognised, common: Common) -> CommitLog:
     """The log at a path: of a store, of a directory, or one file."""
     from ..formats.commit_log import DLEDGER, PLAIN
-    from ..store.disk.file_queue import MappedFileQueue
     from ..store.disk.layout import Layout
-    from ..store.disk.lock import expiring
     from ..store.inspect.recognise import DLEDGER_DATA, STORE
     from ..store.log.commit_log import CommitLog
     from ..store.queues.references import commit_log_of
     from ..store.tiered.segments import open_segments, segment_start
+    from .file_kinds.one_file import files_at
 
     if what.kind == STORE:
         return commit_log_of(Layout.open(what.path, common.config()), rate_bytes=common.rate)
@@ -158,9 +157,7 @@ def open_log(what: Recognised, common: Common) -> CommitLog:
         return CommitLog.of_file(what.path, frame=frame, rate_bytes=common.rate)
     data = what.path / DLEDGER_DATA
     directory = data if frame is DLEDGER and data.is_dir() else what.path
-    lock = Layout.of(directory.parent.parent if frame is DLEDGER else directory.parent).lock
-    files = expiring(MappedFileQueue.open(directory), lock, told=True)
-    return CommitLog(files, directory if frame is DLEDGER else None, common.rate)
+    return CommitLog(files_at(directory), directory if frame is DLEDGER else None, common.rate)
 
 
 def _around(log: CommitLog, position: int) -> int:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .chunks import Chunk, Record, RecordArray
-from .one_file import lacking
+from .one_file import files_at, lacking
 from .queues import beside, ends, queue_files
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
     For a unit with an address in consumequeue_ext, the unit there is looked up.
     """
     from ...formats.consume_queue import UNIT, UNIT_BYTES
-    from ...store.disk.file_queue import MappedFileQueue
     from ...store.disk.layout import CONSUME_QUEUE_EXT
     from ...store.queues.read import ConsumeQueue
 
@@ -36,7 +35,7 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
         with ExitStack() as opened:
             queue = opened.enter_context(ConsumeQueue(topic or "", queue_id or 0, files))
             folder = beside(what, CONSUME_QUEUE_EXT, topic, queue_id)
-            ext = opened.enter_context(MappedFileQueue.open(folder)) if folder else None
+            ext = opened.enter_context(files_at(folder)) if folder else None
             stop = queue.summary().max_offset
             for window, all_units in queue.units(at or 0, stop):
                 for first, units, marks in _parts(window, all_units, ext):

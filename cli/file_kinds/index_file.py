@@ -19,11 +19,20 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
     """Header and items of index files, oldest file first. at: number of the first item."""
     from ...formats.index_file import HEADER, ITEM, ITEM_BYTES, items_offset
     from ...store.disk.compressed import is_compressed, plain_of, whole_size
-    from .one_file import broken, unreadable
+    from ...store.disk.file_queue import MappedFile
+    from ...store.errors import Missing
+    from .one_file import broken, files_at, unreadable
 
+    listed = files_at(what.path)
     for file in index_files(what.path, common.config()):
         name = Path(file.path).name
         with file:
+            try:
+                packed = is_compressed(file.path)
+            except Missing:
+                if not listed.has_expired(MappedFile(file.path, int(name), 0)):
+                    raise
+                continue
             header = {"type": "index_header", "file": name, **file.header._asdict()}
             yield Single(header, HEADER.build(file.header._asdict()), HEADER)
             for first, items in file.columns():
@@ -42,7 +51,7 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
                     {"slot": [key_hash % file.slots if file.slots > 0 else 0 for key_hash in hashes]},
                 )
         yield from unreadable(file.path)
-        if is_compressed(file.path) and (content := plain_of(file.path)).problem:
+        if packed and (content := plain_of(file.path)).problem:
             yield broken(name, 0, whole_size(file.path), content, silent=True)
 
 

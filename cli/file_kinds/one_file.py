@@ -22,10 +22,17 @@ def single_file(path: Path) -> MappedFileQueue:
 
 
 def files_at(path: Path) -> MappedFileQueue:
-    """The file at a path as a stream of its own, or the files of a directory as one stream."""
+    """The file at a path as a stream of its own, or the files of a directory as one stream, which goes on where a
+    broker that uses the store deletes the oldest ones meanwhile.
+    """
     from ...store.disk.file_queue import MappedFileQueue
+    from ...store.disk.layout import LOCK
+    from ...store.disk.lock import expiring
 
-    return single_file(path) if path.is_file() else MappedFileQueue.open(path)
+    if path.is_file():
+        return single_file(path)
+    lock = next((parent / LOCK for parent in path.absolute().parents if (parent / LOCK).is_file()), path / LOCK)
+    return expiring(MappedFileQueue.open(path), lock, told=True)
 
 
 def lacking(files: MappedFileQueue, *, silent: bool = False) -> Iterator[NonRecordRange]:

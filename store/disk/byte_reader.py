@@ -361,7 +361,7 @@ def note_expired(directory: str, begin: int) -> None:
 
 def expired_text(begin: int) -> str:
     """What was noted by `note_expired`, as a sentence."""
-    return f"the broker deleted the log files before {begin} during this command; what was not read of them is left out"
+    return f"the broker deleted the files before {begin} during this command; what was not read of them is left out"
 
 
 def failed(unread: Unread) -> UnreadableRange:

@@ -25,7 +25,7 @@ from .file_queue import NAME_DIGITS, ForeignEntry, MappedFile, MappedFileQueue, 
 COMMIT_LOG, CONSUME_QUEUE, BATCH_CONSUME_QUEUE = "commitlog", "consumequeue", "batchconsumequeue"
 CONSUME_QUEUE_EXT, ROCKSDB_CONSUME_QUEUE = "consumequeue_ext", "consumequeue_rocksdb"
 _KEY_DIGITS = 12
-INDEX, TIMER_LOG, CONFIG = "index", "timerlog", "config"
+INDEX, TIMER_LOG, CONFIG, LOCK = "index", "timerlog", "config", "lock"
 JOURNAL = ".mqstore"
 UNFINISHED = f"{JOURNAL}-unfinished"
 BARRIER_PREFIX = "mqstore-recover-"
@@ -37,7 +37,7 @@ DIRECTORIES = frozenset(
     {COMMIT_LOG, CONSUME_QUEUE, BATCH_CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX, TIMER_LOG, CONFIG}
     | {COMPACTION, ROCKSDB_STORE, ROCKSDB_CONSUME_QUEUE, KV_STORE, JOURNAL, TIERED_INDEX_FILES}
 )
-FILES = frozenset({"abort", "abort.bak", "lock", "checkpoint", "timerwheel"})
+FILES = frozenset({"abort", "abort.bak", LOCK, "checkpoint", "timerwheel"})
 DLEDGER_PREFIX = "dledger-"
 ROCKSDB_CURRENT = "CURRENT"
 """A file that every RocksDB has."""
@@ -217,7 +217,7 @@ class Layout:
 
     @property
     def lock(self) -> Path:
-        return self.root / "lock"
+        return self.root / LOCK
 
     @property
     def config(self) -> Path:
@@ -377,7 +377,7 @@ def _commit_log(root: Path, config: BrokerConfig) -> tuple[tuple[Path, ...], str
 
 def _is_root(path: Path) -> bool:
     """Whether a directory has a part of a store, and a file that a broker puts beside it."""
-    parts, files = (path / CONSUME_QUEUE, path / CONFIG), (path / "lock", path / "checkpoint")
+    parts, files = (path / CONSUME_QUEUE, path / CONFIG), (path / LOCK, path / "checkpoint")
     return any(part.is_dir() for part in parts) and any(file.is_file() for file in files)
 
 

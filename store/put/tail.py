@@ -25,7 +25,7 @@ from ..disk.broker_conf import CONTROLLER_MODE, BrokerConfig
 from ..disk.checkpoint import read_checkpoint
 from ..disk.file_queue import MappedFile, MappedFileQueue, file_name, start_of
 from ..disk.files import Files
-from ..disk.layout import BARRIER_PREFIX, JOURNAL, Layout, queue_directories
+from ..disk.layout import BARRIER_PREFIX, JOURNAL, LOCK, Layout, queue_directories
 from ..errors import NotAStore, NotFound, Refused, Unclean, Unsupported, broken_link, from_os_error
 from ..index.read import sizes_of
 from ..log.message import Message, read_message
@@ -317,7 +317,6 @@ def end_with_unit(batch: Batch) -> int:
     return int(batch.position[rows[-1]]) + int(batch.columns.ints("total_size")[rows[-1]])
 
 
-_LOCK = "lock"
 _CONFIG = "config"
 
 
@@ -337,7 +336,7 @@ def find_layout(root: str | PathLike[str], config: BrokerConfig, version: str | 
         names = set()
     if (root / _CONFIG / TOPICS).is_file():
         names.discard(_CONFIG)
-    layout = Layout.open(root, config) if names - {_LOCK, JOURNAL} else Layout.of(root, config)
+    layout = Layout.open(root, config) if names - {LOCK, JOURNAL} else Layout.of(root, config)
     layout.version_named = version or ""
     return layout
 

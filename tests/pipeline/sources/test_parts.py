@@ -63,7 +63,7 @@ def test_a_task_says_that_files_have_expired(tmp_path: Path) -> None:
     parts = reader.partitions()
     assert len(parts) == 3, "the last one is behind the log"
     min((root / "commitlog").iterdir()).unlink()
-    line = f"{root / 'commitlog'}: the broker deleted the log files before 262144 during this command"
+    line = f"{root / 'commitlog'}: the broker deleted the files before 262144 during this command"
     with pytest.warns(DamageWarning, match=line):
         assert list(reader.read(parts[0])) == []
     with warnings.catch_warnings():

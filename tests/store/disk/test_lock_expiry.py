@@ -8,14 +8,19 @@ from pathlib import Path
 
 import pytest
 
+from mqstore.cli.file_kinds.index_file import chunks
+from mqstore.cli.options import Common
 from mqstore.store.disk import file_queue, lock
+from mqstore.store.disk.byte_reader import noting
 from mqstore.store.disk.file_queue import MappedFile
+from mqstore.store.inspect.recognise import recognise
 from mqstore.store.verify import context
 
 from ... import stores
 from ...cli.datadriven import run_here
 
 BATCHES, EXT, TIMERS = "batchconsumequeue/BatchTopic/0", "consumequeue_ext/sql/0", "timerlog"
+QUEUE = EXT.replace("_ext", "")
 
 
 @pytest.fixture(autouse=True)
@@ -35,6 +40,10 @@ def in_use(monkeypatch: pytest.MonkeyPatch) -> None:
         ("5.3.3-timer-roll", TIMERS, ["verify"]),
         ("5.3.3-timer-roll", TIMERS, ["inspect", "--timers", "--now", "2026-11-21T00:00:00Z"]),
         ("5.3.3-timer-roll", TIMERS, ["sql", "SELECT count(*) FROM timers"]),
+        ("5.3.3-batchcq", BATCHES, ["dump"]),
+        ("5.3.3-cqext", EXT, ["dump"]),
+        ("5.3.3-cqext", QUEUE, ["dump"]),
+        ("5.3.3-timer-roll", TIMERS, ["dump"]),
     ],
 )
 def test_what_is_left_is_read(
@@ -45,7 +54,8 @@ def test_what_is_left_is_read(
     sizes = [
         word for option in stores.config_set(name, root) if option[:3] in ("map", "max") for word in ("--set", option)
     ]
-    words = [*command, str(root), *sizes]
+    dumps = command == ["dump"]
+    words = [*command, str(root / directory if dumps else root), *sizes]
     open_file, opened = file_queue._open, list[str]()
 
     def opening(file: MappedFile) -> int:
@@ -63,4 +73,17 @@ def test_what_is_left_is_read(
     if command[0] == "verify" and directory != EXT:  # the messages of the ext units are still there
         assert (meanwhile.code, meanwhile.stdout) == (after.code, after.stdout)
     gone = [line for line in meanwhile.stderr.splitlines() if line not in after.stderr.splitlines()]
-    assert all("the broker deleted the log files before 1024" in line and TIMERS in line for line in gone)
+    assert all("the broker deleted the files before " in line and (dumps or TIMERS in line) for line in gone)
+    assert not dumps or len(gone) == 1
+
+
+def test_an_index_file_that_is_deleted_before_it_is_dumped(tmp_path: Path) -> None:
+    place = stores.unpack("5.3.3-clean", tmp_path) / "index"
+    first, second, last = sorted(place.iterdir())
+    dumped = chunks(recognise(place), None, False, Common())
+    names = [next(next(dumped).records())["file"]]
+    first.unlink()
+    second.unlink()
+    with noting() as noted:
+        names += [record["file"] for chunk in dumped for record in chunk.records() if record["type"] == "index_header"]
+    assert names == [first.name, last.name] and noted.expired == {str(place): int(last.name)}

@@ -160,5 +160,5 @@ def test_commands_go_on_and_say_it_once(root: Path, command: list[str]) -> None:
         answer = run_here(words)
     assert (whole.code, answer.code) == (0, 0) and answer.stdout
     if command != ["get", "--topic", "T"]:  # it scans nothing
-        line = f"mqstore: the broker deleted the log files before {4 * FILE_BYTES} during this command"
+        line = f"mqstore: the broker deleted the files before {4 * FILE_BYTES} during this command"
         assert [one.split(";")[0] for one in answer.stderr.splitlines()] == [line]
