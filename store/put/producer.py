@@ -304,6 +304,8 @@ def as_stored(message: NewMessage, options: ProducerOptions, writer: StoreWriter
     if level is None:
         level = _asked_level(found)
     deliver_ms = options.deliver_ms if options.deliver_ms is not None else _asked_ms(found, now_ms)
+    if options.deliver_ms is not None and (other := [name for name in (*_TIMES, names.TIMER_OUT_MS) if name in found]):
+        raise InvalidInput(f"a message has one time: --deliver-at or the property {other[0]}, not both")
     if level is not None and deliver_ms is not None:
         raise InvalidInput("a message has a delay level or a time, not both")
     asks_half = options.half or is_half(message)
@@ -341,7 +343,11 @@ def _asked_level(properties: dict[str, str]) -> int | None:
 
 
 def _asked_ms(properties: dict[str, str], now_ms: int) -> int | None:
-    """The delivery time in the properties, None if there is none. Raises InvalidInput."""
+    """The delivery time in the properties, None if there is none. A broker takes a message with TIMER_OUT_MS for one
+    that has waited. Raises InvalidInput.
+    """
+    if names.TIMER_OUT_MS in properties:
+        return None
     for name, (unit_ms, is_delay) in _TIMES.items():
         text = properties.get(name)
         if text is not None:

@@ -208,11 +208,15 @@ def test_a_time_adds_what_a_broker_adds(tmp_path: Path) -> None:
         ({"DELAY": "-1"}, given, wheel, own | {"TIMER_DELIVER_MS": due}),
         ({"KEYS": "TIMER_DELIVER_MS"}, given, wheel, own | {"TIMER_DELIVER_MS": due}),
         ({"TIMER_DELAY_SEC": "300", "TIMER_DEL_UNIQKEY": "K"}, ProducerOptions(), wheel, own),
+        ({"TIMER_DELAY_SEC": "300", "TIMER_OUT_MS": due}, ProducerOptions(), topic, {}),  # it has waited
     ]
     with StoreWriter.open(tmp_path / "store", clock=lambda: NOW_MS) as writer:
         for properties, asked, to, added in cases:
             made = as_stored(replace(MESSAGE, properties=format_properties(properties)), asked, writer)
             assert (made.topic, parse(made.properties)) == (to, properties | added)
+        for name in ("TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS", "TIMER_OUT_MS"):
+            with pytest.raises(InvalidInput, match=f"--deliver-at or the property {name}, not both"):
+                as_stored(replace(MESSAGE, properties=format_properties({name: due})), given, writer)
         cancels = {"TIMER_DELIVER_MS": late, "TIMER_DEL_UNIQKEY": "K"}
         with pytest.raises(InvalidInput, match="a broker refuses a late cancellation"):
             as_stored(replace(MESSAGE, properties=format_properties(cancels)), ProducerOptions(), writer)
