@@ -64,7 +64,7 @@ def unpack(stored: bytes, sys_flag: int, max_bytes: int = MAX_BODY_BYTES) -> Bod
     A body that does not decompress as its flag says, or to more than `max_bytes`, is returned as stored, with an error.
     Raises nothing.
     """
-    if not sys_flag & _COMPRESSED:
+    if not (stored and sys_flag & _COMPRESSED):  # clients decompress no empty body
         return Body(stored)
     try:
         return Body(unpack_whole(stored, sys_flag, max_bytes), compression_of(sys_flag))

@@ -493,7 +493,7 @@ def stored_body(body: bytes, sys_flag: int | None, compression: str | None, *, a
     if compression:
         return _compressed_again(body, sys_flag, compression)
     flags = sys_flag or 0
-    if flags & COMPRESSED and not as_stored:
+    if body and flags & COMPRESSED and not as_stored:
         _require_compressed(body, flags)
     return body, flags
 

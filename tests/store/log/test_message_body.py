@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mqstore.formats.sys_flag import SysFlag
-from mqstore.store.log.message import MAX_BODY_BYTES, compression_of, pack, unpack
+from mqstore.store.log.message import MAX_BODY_BYTES, Body, compression_of, pack, unpack
+from mqstore.store.put.new_message import stored_body
 
 COMPRESSED = int(SysFlag.COMPRESSED)
 FLAGS = {"zlib": COMPRESSED | SysFlag.ZLIB, "lz4": COMPRESSED | SysFlag.LZ4, "zstd": COMPRESSED | SysFlag.ZSTD}
@@ -76,11 +77,18 @@ def test_not_compressed() -> None:
     assert pack(stored, 0) == stored
 
 
+@pytest.mark.parametrize("sys_flag", [*FLAGS.values(), COMPRESSED | 7 << 8])
+def test_an_empty_body_is_whole_as_it_is(sys_flag: int) -> None:
+    """Clients from 4.3.1 to 5.5.1 decompress only bodies with a length above 0 (javap: MessageDecoder.decode)."""
+    assert unpack(b"", sys_flag) == Body(b"")
+    assert stored_body(b"", sys_flag, None, as_stored=False) == (b"", sys_flag)
+
+
 @each_compression
 def test_every_cut_is_noticed(name: str) -> None:
     """A stream without its end is shown as stored: half a body is no body."""
     stored = COMPRESS[name](b"some text, " * 300 + random.Random(1).randbytes(2000))
-    for cut in range(len(stored)):
+    for cut in range(1, len(stored)):
         found = unpack(stored[:cut], FLAGS[name])
         assert (found.data, found.compression) == (stored[:cut], ""), cut
         assert found.error.startswith(f"does not decompress with {name}: "), cut
