@@ -36,7 +36,6 @@ class DiffOptions(Options):
 
     @property
     def parts(self) -> frozenset[str]:
-        """The parts to compare."""
         return frozenset(WHAT) if self.only is None else self.only
 
     def refuse_nothing(self, left_out: frozenset[str], by: str) -> None:

@@ -34,7 +34,6 @@ class DumpedRecords(NamedTuple):
     around: int = 0
 
     def records(self) -> Iterator[Record]:
-        """The records, by the field names of the output."""
         from ..store.log.batch import messages
 
         return map(self._record, messages(self.batch))
@@ -53,7 +52,6 @@ class DumpedRecords(NamedTuple):
         return message.to_json(raw=self.raw, max_body=self.max_body_bytes)
 
     def pieces(self) -> Iterator[RecordPiece]:
-        """The bytes of each record, for the hex view."""
         from ..formats.dledger import ENTRY
         from ..formats.message import MESSAGE
 

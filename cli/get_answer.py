@@ -67,7 +67,6 @@ class GetQuestion(NamedTuple):
 
     @property
     def by_key(self) -> bool:
-        """Whether the question is for a key."""
         return self.conditions.key is not None or self.conditions.unique_key is not None
 
     @property
@@ -77,7 +76,6 @@ class GetQuestion(NamedTuple):
         return self.conditions.key is not None and (topic is None or is_pattern(topic))
 
     def json_of(self, message: Message) -> dict[str, Any]:
-        """The JSON of a message as it is printed."""
         return message.to_json(raw=self.printing.raw, max_body=self.printing.max_body)
 
     def body_of(self, message: Message, note: Callable[[str], None]) -> bytes:

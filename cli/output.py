@@ -71,7 +71,6 @@ class Output:
 
     @property
     def format(self) -> str:
-        """The name of the format."""
         return str(self._form.value)
 
     @property

@@ -51,7 +51,6 @@ class _Screen:
             self.drawn = True
 
     def erase(self) -> None:
-        """Erase the bar."""
         with self.lock:
             if self.drawn:
                 self.drawn = False

@@ -125,7 +125,6 @@ def put(
 def _put_one(
     target: Target, record: dict[str, Any], body: bytes, asked: ProducerOptions, out: Output
 ) -> Iterator[dict[str, Any]]:
-    """Append one message and yield its answer."""
     from ..store.put.producer import as_stored, check_producer_topic
 
     reader = new_reader()
@@ -182,7 +181,6 @@ def _body(text: str | None, path: Path | None) -> bytes:
 
 
 def _text(record: Mapping[str, Any]) -> str:
-    """The text of an answer."""
     return (
         f"{escape(record['topic'])} queue {record['queue_id']} offset {record['queue_offset']}:"
         f" {record['total_size']} bytes at {record['physical_offset']},"

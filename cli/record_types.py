@@ -52,7 +52,6 @@ ENTRY = "rocksdb_entry"
 
 
 def schema_of(record_type: str) -> dict[str, Any]:
-    """The JSON Schema of a record type."""
     import json
 
     loaded: dict[str, Any] = json.loads((SCHEMAS / f"{record_type}.json").read_text("utf-8"))

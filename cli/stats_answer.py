@@ -52,7 +52,6 @@ class StatsOptions(Options):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of the answer."""
         from ..store.inspect.stats import COUNTS
 
         return ("type", *self.wanted, *COUNTS)

@@ -120,7 +120,6 @@ class PartRows:
             self._rows.append(rows)
 
     def add_items(self, items: Rows) -> None:
-        """Add items of the index."""
         self._items.append(items)
 
     def part(self) -> LogPart:

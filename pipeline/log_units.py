@@ -64,7 +64,6 @@ class FoundInPart:
     damage: list[dict[str, Any]] = field(default_factory=list)
 
     def lose(self, position: int, size: int, reason: str) -> None:
-        """Note damage."""
         self.damage.append({"position": position, "size": size, "reason": reason})
 
 

@@ -25,7 +25,6 @@ _SAME_AS = {
 
 
 def file_kind(kind: str) -> FileKindModule:
-    """The module for a kind."""
     from ...formats.kinds import KINDS
 
     tables = kind in KINDS and KINDS[kind].tables

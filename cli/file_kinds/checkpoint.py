@@ -34,5 +34,4 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
 
 
 def summary(what: Recognised, common: Common) -> dict[str, Any]:
-    """The fields of the record."""
     return only_record(chunks(what, None, False, common))

@@ -55,7 +55,6 @@ class RecordArray:
     marks: Callable[[dict[str, Any]], Record] | None = None
 
     def records(self) -> Iterator[Record]:
-        """The records, by the field names of the output."""
         names = (self.number_name, *self.more, *(self.array.dtype.names or ()))
         head = {"type": self.record_type, **self.before}
         numbers = zip(self.numbers, *self.more.values(), strict=True)
@@ -66,7 +65,6 @@ class RecordArray:
             yield record
 
     def pieces(self) -> Iterator[RecordPiece]:
-        """The bytes of each record, for the hex view."""
         where = " ".join(f"{name} {value}" for name, value in self.before.items())
         title = self.record_type.replace("_", " ")
         for number, position, unit in zip(self.numbers, self.positions, self.array, strict=True):
@@ -108,11 +106,9 @@ class Single(NamedTuple):
     schema: Construct[Any, Any]
 
     def records(self) -> Iterator[Record]:
-        """The record."""
         yield self.record
 
     def pieces(self) -> Iterator[RecordPiece]:
-        """The bytes of the record."""
         yield RecordPiece(str(self.record["type"]), 0, self.data, self.schema)
 
 
@@ -123,11 +119,9 @@ class Texts(NamedTuple):
     bytes_of: Callable[[], Iterator[RecordPiece]]
 
     def records(self) -> Iterator[Record]:
-        """The records."""
         yield from self.found
 
     def pieces(self) -> Iterator[RecordPiece]:
-        """The bytes."""
         return self.bytes_of()
 
 

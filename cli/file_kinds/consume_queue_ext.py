@@ -22,7 +22,6 @@ class _Units(NamedTuple):
     before: Record
 
     def records(self) -> Iterator[Record]:
-        """The units, by the field names of the output."""
         from ...formats.consume_queue_ext import ADDRESS_BASE
 
         columns = self.units.columns
@@ -48,7 +47,6 @@ class _Units(NamedTuple):
             }
 
     def pieces(self) -> Iterator[RecordPiece]:
-        """The bytes of each unit, for the hex view."""
         from ...formats.consume_queue_ext import UNIT
 
         columns = self.units.columns

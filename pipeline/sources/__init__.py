@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 
 def all_sources() -> list[type[DataSource]]:
-    """Return all data sources."""
     from .damage import DamageSource
     from .log import LogSource
 

@@ -38,7 +38,6 @@ class PartsReader(DataSourceReader):
         return [StorePartition(part) for part in self._parts() or [None]]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Return the rows of one part."""
         assert isinstance(partition, StorePartition)
         return iter(()) if partition.part is None else self._rows(partition.part)
 
@@ -66,7 +65,6 @@ class PassedOver:
         self.first: Damage | None = None
 
     def add(self, damage: Damage) -> None:
-        """Add a range."""
         self.first = self.first or damage
         self.places += 1
         self.bytes += damage.size or 0
