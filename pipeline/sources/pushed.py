@@ -32,19 +32,14 @@ def take_filters(filters: Iterable[Filter]) -> tuple[Pushed, list[Filter]]:
 
 def _with(pushed: Pushed, one: Filter) -> Pushed:
     column: tuple[str, ...] = getattr(one, "attribute", ())
+    either: list[Selection | None] = []
     if column == ("store_timestamp",):
-        bounds = _bounds(one)
-        if bounds is None:
-            return pushed
-        return replace(pushed, conditions=[*pushed.conditions, [Selection(times=bounds)]])
-    make = _SELECTIONS.get(column[0]) if len(column) == 1 else None
-    values = _values(one)
-    if make is None or not values:
+        either = [Selection(times=bounds)] if (bounds := _bounds(one)) else []
+    elif len(column) == 1 and (make := _SELECTIONS.get(column[0])):
+        either = [make(value) for value in _values(one)]
+    if not either or None in either:
         return pushed
-    either = [make(value) for value in values]
-    if any(selection is None for selection in either):
-        return pushed
-    return replace(pushed, conditions=[*pushed.conditions, [s for s in either if s is not None]])
+    return replace(pushed, conditions=[*pushed.conditions, [each for each in either if each is not None]])
 
 
 def _values(one: Filter) -> list[Any]:
