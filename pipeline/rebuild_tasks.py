@@ -20,7 +20,7 @@ from ..store.log.commit_log import Split
 from ..store.output.stage import Stage, Unflushed
 from .index_files import make_index_file, slices_of
 from .log_part import AnyPart, FileKey, LogPart, SavedPart, keys_of
-from .log_units import BatchQueue, FoundInPart, LogReader
+from .log_units import FoundInPart, LogReader
 from .plan import StorePlan
 from .queue_files import AttemptFolder, QueueFile, make_queue_file
 
@@ -51,7 +51,10 @@ def read(task: Task) -> dict[str, Any]:
         else:
             part.save(place.files, place.folder / f"part-{number}")
     others = [path.relative_to(place.folder).as_posix() for path in reader.close()]
-    queues = [_batch_queue(place, queue) for queue in reader.batch_queues.values()]
+    queues = [
+        QueueFile(place.attempt, "", place.number, queue.topic, queue.queue_id, 0, queue.first, queue.end, queue.units)
+        for queue in reader.batch_queues.values()
+    ]
     files = [make_queue_file(place, key, parts) for key in keys_of(parts)]
     counts, per_file = [len(part.items) for part in parts], place.store.index_items - 1
     index = [
@@ -108,10 +111,3 @@ def _place(task: Task) -> AttemptFolder:
     stage, attempt = Stage(Path(task["stage"]), files), uuid4().hex
     folder = stage.attempt(attempt)
     return AttemptFolder(StorePlan.of(task["store"]), task["number"], folder, attempt, stage.files)
-
-
-def _batch_queue(place: AttemptFolder, queue: BatchQueue) -> QueueFile:
-    """Return a batch queue as the manifest counts it."""
-    name = (queue.topic, queue.queue_id)
-    ends = (0, queue.first, queue.end, queue.units)
-    return QueueFile(place.attempt, "", place.number, *name, *ends)
