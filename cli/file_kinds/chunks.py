@@ -6,7 +6,7 @@ the schemas.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
@@ -71,6 +71,11 @@ class RecordArray:
             name = self.number_name.replace("_", " ")
             text = f"{title} {where} {name} {number}" if where else f"{title} {name} {number}"
             yield RecordPiece(text, position, unit.tobytes(), self.schema)
+
+
+def state_of_numbers(state: str, numbers: Container[int], record: Record) -> Record:
+    """Mark records by their field `number`."""
+    return {"state": state} if record["number"] in numbers else {}
 
 
 class NonRecordRange(NamedTuple):

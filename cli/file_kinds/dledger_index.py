@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from .chunks import Chunk, Record, RecordArray
+from .chunks import Chunk, RecordArray, state_of_numbers
 from .one_file import files_at, lacking
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
                 "number",
                 numbers,
                 (part.number * UNIT_BYTES).tolist(),
-                marks=partial(_unit_state, invalid),
+                marks=partial(state_of_numbers, "invalid", invalid),
             )
         yield from lacking(files)
 
@@ -60,7 +60,3 @@ def summary(what: Recognised, common: Common) -> dict[str, Any]:
         "last_term": max(terms, default=None),
         "highest_position": end,
     }
-
-
-def _unit_state(invalid: set[int], record: dict[str, Any]) -> Record:
-    return {"state": "invalid"} if record["number"] in invalid else {}

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .chunks import Chunk, NonRecordRange, Record, RecordArray, Single
+from .chunks import Chunk, NonRecordRange, RecordArray, Single, state_of_numbers
 
 if TYPE_CHECKING:
     from construct import Construct
@@ -55,7 +55,7 @@ def item_units(
         (begin + numbers * schema.sizeof()).tolist(),
         {"file": name},
         {"slot": slot_of(found["hash_code"], slots).tolist()},
-        marks=partial(_item_state, set(part.number[~part.linked].tolist())),
+        marks=partial(state_of_numbers, "unlinked", set(part.number[~part.linked].tolist())),
     )
 
 
@@ -86,7 +86,3 @@ def summary(what: Recognised, common: Common) -> dict[str, Any]:
         "damaged_bytes": damaged,
         "last_store_timestamp": max(times, default=None),
     }
-
-
-def _item_state(lost: set[int], record: dict[str, Any]) -> Record:
-    return {"state": "unlinked"} if record["number"] in lost else {}
