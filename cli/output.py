@@ -141,17 +141,13 @@ class Output:
 
             for chosen in self._chosen([record], columns):
                 self._lines(indented_lines(chosen))
-        elif verdict is not None and self._is_page and self.on_terminal:
+        elif verdict is not None and self._form.value == Format.TEXT and self._fields is None and self.on_terminal:
             from .terminal_page import on_terminal
 
             page = escape_lines(text(record))
             self._lines([on_terminal(page, verdict, colour=self.colour)])
         else:
             self.records([record], text=text, columns=columns)
-
-    @property
-    def _is_page(self) -> bool:
-        return self._form.value == Format.TEXT and self._fields is None
 
     @property
     def is_lines(self) -> bool:

@@ -86,18 +86,13 @@ def _timers_text(record: Record, common: Common) -> Iterator[str]:
         yield f"  {goes_on} at {begin}, in the timer queue at offset {record['queue_offset']:,}"
     for hour in record["hours"]:
         yield f"  due from {_time(hour['hour_timestamp'], common)}: {hour['messages']:,}"
-    yield from _folded([row for row in rows if _needs_attention(row, common)], _timer, common)
+    odd = [row for row in rows if row["state"] in ("never", "unknown") or row["overdue"] or row["again"]]
+    yield from _folded(rows if common.verbose else odd, _timer, common)
     lost = [row for row in record["cancels"] if not row["effective"]]
     yield from _folded(lost, _cancel, common)
 
 
 _TIMER_STATES = ("pending", "rolled", "delivered", "cancelled", "never", "unknown")
-
-
-def _needs_attention(row: Record, common: Common) -> bool:
-    """Whether a timer is listed: an odd one, or any with --verbose."""
-    odd = row["state"] in ("never", "unknown") or row["overdue"] or row["again"]
-    return common.verbose or odd
 
 
 def _timer(row: Record, common: Common) -> str:
