@@ -14,29 +14,21 @@ from typing import Any
 SCHEMAS = Path(__file__).parent / "schemas"
 
 _LOG = ("message", "damage", "blank")
-OF_KIND: Mapping[str, tuple[str, ...]] = {
+_OF_KIND: Mapping[str, tuple[str, ...]] = {
     "store": _LOG,
     "commit-log": _LOG,
     "dledger": _LOG,
-    "consume-queue": ("consume_queue_unit",),
     "consume-queue-ext": ("consume_queue_ext_unit", "damage"),
-    "batch-consume-queue": ("batch_consume_queue_unit",),
     "compaction-log": _LOG,
     "sparse-consume-queue": ("sparse_consume_queue_unit", "damage"),
     "index-file": ("index_header", "index_item"),
-    "checkpoint": ("checkpoint",),
-    "abort": ("abort",),
-    "lock": ("lock",),
     "tiered-commit-log": _LOG,
-    "tiered-consume-queue": ("consume_queue_unit",),
     "tiered-index": ("tiered_index_header", "tiered_index_item", "damage"),
     "tiered-index-file": ("tiered_index_file_header", "tiered_index_file_item", "damage"),
     "dledger-index": ("dledger_index_unit", "damage"),
     "timer-log": ("timer_log_unit", "blank", "damage"),
-    "timer-wheel": ("timer_wheel_slot",),
-    "timer-check": ("timer_check",),
 }
-"""Record types that `dump` prints of a kind, except for text files and RocksDBs."""
+"""Record types that `dump` prints of a kind of binary files, if there are several."""
 LAYOUTS: Mapping[str, tuple[str, ...]] = {
     "rocksdb_queue_unit": ("queue unit key", "queue unit"),
     "rocksdb_queue_bound": ("queue bound key", "queue bound"),
@@ -60,11 +52,13 @@ def schema_of(record_type: str) -> dict[str, Any]:
 
 def columns_of_kind(kind: str) -> tuple[str, ...]:
     """All fields of the records of a kind, in order."""
-    return columns_of_types(OF_KIND.get(kind) or types_of_kind(kind))
+    return columns_of_types(types_of_kind(kind))
 
 
 def types_of_kind(name: str) -> tuple[str, ...]:
-    """The record types that `dump` prints of a text file of some kind, of all files of `config/`, or of a RocksDB."""
+    """The record types that `dump` prints of a kind."""
+    if name in _OF_KIND:
+        return _OF_KIND[name]
     from ..formats.kinds import KINDS
 
     if name == "rocksdb":
@@ -73,8 +67,9 @@ def types_of_kind(name: str) -> tuple[str, ...]:
     if name == "config":
         files = [types_of_kind(kind.name) for kind in KINDS.values() if kind.file and kind.place == "config"]
         return tuple(dict.fromkeys((*chain.from_iterable(files), ENTRY)))
-    tables = tuple(dict.fromkeys(table.record_type for table in KINDS[name].tables))
-    return (*tables, "config_value", "damage")
+    if not KINDS[name].tables:
+        return (KINDS[name].record_type,)
+    return (*dict.fromkeys(table.record_type for table in KINDS[name].tables), "config_value", "damage")
 
 
 def columns_of_types(record_types: tuple[str, ...]) -> tuple[str, ...]:

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from mqstore.cli.record_types import OF_KIND, SCHEMAS, schema_of, types_of_kind
+from mqstore.cli.record_types import SCHEMAS, schema_of, types_of_kind
+from mqstore.formats.kinds import KINDS
 
 from .. import stores, tiered
 from .datadriven import run_here
@@ -70,7 +71,7 @@ _PARTS = {
 def test_schemas_are_whole() -> None:
     """Each names its record type and requires only what it knows."""
     names = {path.stem for path in SCHEMAS.glob("*.json")}
-    every = [*OF_KIND.values(), types_of_kind("config"), types_of_kind("rocksdb")]
+    every = [types_of_kind(kind) for kind in ("store", *KINDS)]
     assert {record_type for types in every for record_type in types} <= names
     for name in names:
         schema = schema_of(name)
