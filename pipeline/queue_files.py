@@ -63,11 +63,16 @@ class AttemptFolder:
     attempt: str
     files: Files
 
-    def writer(self, topic: str, queue_id: int) -> QueueWriter:
-        """Return a writer of one queue without a unit. Raises InvalidInput for an impossible size of files."""
-        root = self.folder / self.store.folder / CONSUME_QUEUE
-        directory = queue_directory(root, topic, queue_id)
-        return QueueWriter(self.files, directory, self.store.file_bytes, None)
+    def write_units(self, topic: str, queue_id: int, start: int, first: int, units: bytes | memoryview) -> str:
+        """Write units from queue offset `first` on to the file of a queue that begins at `start`; return its path.
+
+        Raises InvalidInput for an impossible size of files.
+        """
+        directory = queue_directory(self.folder / self.store.folder / CONSUME_QUEUE, topic, queue_id)
+        writer = QueueWriter(self.files, directory, self.store.file_bytes, None)
+        writer.append(first, units)
+        writer.sync()
+        return (directory / file_name(start)).relative_to(self.folder).as_posix()
 
 
 def make_queue_file(place: AttemptFolder, key: FileKey, parts: Sequence[AnyPart]) -> QueueFile:
@@ -80,11 +85,8 @@ def make_queue_file(place: AttemptFolder, key: FileKey, parts: Sequence[AnyPart]
     """
     rows = np.concatenate([part.of(key) for part in parts if key in part.places])
     offset, units, duplicates = _in_order(rows)
-    writer = place.writer(key.topic, key.queue_id)
     first, end, start = int(offset[0]), int(offset[-1]) + 1, key.file * place.store.file_bytes
-    writer.append(first, units.view(np.uint8).data)
-    writer.sync()
-    path = (writer.directory / file_name(start)).relative_to(place.folder).as_posix()
+    path = place.write_units(key.topic, key.queue_id, start, first, units.view(np.uint8).data)
     count = len(rows) - duplicates
     counts = (count, end - first - count, duplicates)
     return QueueFile(place.attempt, path, place.number, key.topic, key.queue_id, start, first, end, *counts)
@@ -151,8 +153,5 @@ def _close_gap(before: QueueFile, after: QueueFile, place: AttemptFolder, behind
 def _repeat(before: QueueFile, place: AttemptFolder, unit: bytes, start: int) -> QueueFile:
     """Write a file of the same queue, full of one unit; the caller counts what is missing."""
     count, first = place.store.units_per_file, start // UNIT_BYTES
-    writer = place.writer(before.topic, before.queue_id)
-    writer.append(first, unit * count)
-    writer.sync()
-    path = (writer.directory / file_name(start)).relative_to(place.folder).as_posix()
+    path = place.write_units(before.topic, before.queue_id, start, first, unit * count)
     return QueueFile(before.attempt, path, before.store, before.topic, before.queue_id, start, first, first + count)
