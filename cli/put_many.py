@@ -88,14 +88,11 @@ def put_many(target: Target, many: PutInput, out: Output) -> Iterator[Answer]:
                     stream.append(portion)
                     if many.at_once or stream.due:
                         yield from stream.acknowledge()
-                        out.flush()
             except (InvalidInput, LimitExceeded, Corrupted) as error:
                 error.path = None if many.source == "-" else many.source
                 yield from stream.acknowledge()
-                out.flush()
                 raise
             yield from stream.acknowledge()
-            out.flush()
     for line in stream.remarks():
         target.common.warn(line)
 
@@ -336,8 +333,8 @@ class _Stream:
         self._waiting_count += count
 
     def acknowledge(self) -> Iterator[Answer]:
-        """Sync the waiting messages, and yield their answers. Topics of messages that were left out are added, too: an
-        earlier run may have been killed before that.
+        """Sync the waiting messages, yield their answers, and flush the output. Topics of messages that were left out
+        are added, too: an earlier run may have been killed before that.
         """
         while self._present is not None and self._present.queues:
             self._writer.expect(*self._present.queues.pop())
@@ -355,3 +352,4 @@ class _Stream:
             else:
                 rows = stored.rows() if isinstance(stored, StoredColumns) else stored
                 yield from answers_of(rows, properties)
+        self._out.flush()
