@@ -177,7 +177,6 @@ def verify(
         from .verify_resume import Resume
 
         saved = Resume.read(resume, paths[0], asked.lasting)
-    if saved is not None:
         asked = asked._replace(start=saved.position, earlier=saved.facts)
     failed: list[Path] = []
     codes = [ExitCode.DONE]
