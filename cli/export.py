@@ -1,14 +1,16 @@
-"""`mqstore export`: write messages to files for other programs, in this process."""
+"""`mqstore export`: write messages to files for other programs, in this process or on Spark."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from .declared import App
 from .export_options import ExportOptions, FileFormat, answer, report_of
 from .options import Common, shared
-from .pipeline_options import Spark, Stores, To
+from .pipeline_options import Spark, Stores, To, session_showing, warn_if_quicker_here
 from .unread import readable_logs, run_on_readable
 
 app = App()
@@ -56,25 +58,34 @@ def export(stores: Stores, *, to: To, options: ExportOptions, spark: Spark, comm
       mqstore export /data/store --to out --columns topic,keys,body --compression gzip --file-size 1G
       mqstore export '/data/*/store' --to /lake/messages --since-last
     """
-    if spark.meant:
-        from .pipeline_export import export_on_spark
+    run_export(stores, to, options, spark if spark.meant else None, common)
 
-        export_on_spark(stores, to, options, spark, common)
-        return
+
+def run_export(stores: list[str], to: Path, options: ExportOptions, spark: Spark | None, common: Common) -> None:
+    """Export in this process, or on the Spark that `spark` names. Raises SparkUnavailable, Exit."""
     from ..store.arrow import require_arrow
 
+    place = ("", {}) if spark is None else spark.place(common)
     require_arrow("no export")
     output = common.checked_output("export")
+    from ..pipeline.export import STAGES, here, on_spark
     from ..pipeline.export import export as run
-    from ..pipeline.export import here
     from ..store.arrow.stores import log_sizes, stores_of
+    from ..store.counted import counted
     from ..store.disk.byte_reader import at_rate
 
     how, asked, mode = options.how(common.format.value), options.asked(common), options.mode()
     sizes, left_out = readable_logs(stores_of(stores), common.config(), options.partial, common)
+    if spark is not None:
+        warn_if_quicker_here("export", list(sizes), spark, common)
+        common.explain(f"starting Spark on {place[0]} for {counted(len(sizes), 'store')}")
 
     def job(roots: Sequence[str]) -> dict[str, Any]:
-        with at_rate(common.rate), common.progress("exporting", sum(map(sizes.__getitem__, roots))) as progress:
+        size = sum(map(sizes.__getitem__, roots))
+        if spark is not None:
+            session = partial(session_showing, "exporting", size, STAGES, place, common)
+            return run(roots, asked, how, to, on_spark(session), mode=mode)
+        with at_rate(common.rate), common.progress("exporting", size) as progress:
             return run(roots, asked, how, to, here(progress.advance), mode=mode)
 
     manifest, gone = run_on_readable(

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
-
-from ..store.counted import counted
-from .export_options import ExportOptions, FileFormat, answer, report_of
+from .export import run_export
+from .export_options import ExportOptions, FileFormat
 from .options import Common, shared
-from .pipeline_options import Spark, Stores, To, session_showing, warn_if_quicker_here
-from .unread import readable_logs, run_on_readable
+from .pipeline_options import Spark, Stores, To
 
 
 @shared(FileFormat, "Format of the files.", without=("rate",))
@@ -28,27 +23,4 @@ def export(stores: Stores, *, to: To, options: ExportOptions, spark: Spark, comm
       mqstore pipeline export @stores.txt --to /mnt/export --topic 'orders*' --since -7d
       mqstore pipeline export '/data/*/store' --to /mnt/export --master spark://head:7077
     """
-    export_on_spark(stores, to, options, spark, common)
-
-
-def export_on_spark(stores: list[str], to: Path, options: ExportOptions, spark: Spark, common: Common) -> None:
-    """Run `export` on the Spark that `spark` names. Raises SparkUnavailable, Exit."""
-    master, settings = spark.place(common)
-    output = common.checked_output("export")
-    from ..pipeline.export import STAGES, on_spark
-    from ..pipeline.export import export as run
-    from ..store.arrow.stores import log_sizes, stores_of
-
-    how, asked, mode = options.how(common.format.value), options.asked(common), options.mode()
-    sizes, left_out = readable_logs(stores_of(stores), common.config(), options.partial, common)
-    warn_if_quicker_here("export", list(sizes), spark, common)
-    common.explain(f"starting Spark on {master} for {counted(len(sizes), 'store')}")
-
-    def job(roots: Sequence[str]) -> dict[str, Any]:
-        shown = "exporting", sum(map(sizes.__getitem__, roots)), STAGES, (master, settings), common
-        return run(roots, asked, how, to, on_spark(lambda: session_showing(*shown)), mode=mode)
-
-    manifest, gone = run_on_readable(
-        job, list(sizes), options.partial, lambda roots: log_sizes(roots, common.config())[1]
-    )
-    answer(report_of(to, manifest, [*left_out, *gone]), options, common, output)
+    run_export(stores, to, options, spark, common)
