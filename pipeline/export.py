@@ -77,13 +77,14 @@ def export(
             empty = write_empty(ask, made, stage.attempt(_EMPTY), stage.files)
             done.append({**_NOTHING, "attempt": _EMPTY, "files": [asdict(file) for file in empty]})
         _collect(stage, done, made)
-        lost = [asdict(lost) for one in ranges.values() for lost in one.lost]
+        damage = [asdict(lost) for one in ranges.values() for lost in one.lost]
+        damage += (lost for one in done for lost in one["damage"])
         stage.seal(
             {
                 "job": what,
                 REPLACES: bool(found.files) and overwrites,
                 "files": sorted((file for one in done for file in one["files"]), key=itemgetter("path")),
-                "damage": sorted([*lost, *(lost for one in done for lost in one["damage"])], key=_place),
+                "damage": sorted(damage, key=itemgetter("store", "position")),
                 "skipped": sum(one["skipped"] for one in done),
                 "marked": sum(one["marked"] for one in done),
                 "ranges": [_range(root, one, bounds.get(root)) for root, one in ranges.items()],
@@ -114,10 +115,6 @@ def _range(root: str, one: LogRange, bounds: TimeBounds | None) -> dict[str, Any
 _HINT = "--to takes a new directory; --append adds to an export, --overwrite replaces it"
 _EMPTY = "empty"
 _NOTHING: Written = {"files": [], "damage": [], "skipped": 0, "marked": 0}
-
-
-def _place(damage: Mapping[str, Any]) -> tuple[str, int]:
-    return damage["store"], damage["position"]
 
 
 def here(note: Callable[[int], None]) -> Job:
