@@ -363,7 +363,7 @@ class BatchQueueState(QueueState):
         self._max_offset = int(units["msg_base_offset"][-1]) + int(units["batch_size"][-1])
 
     def lookup(self, offsets: Ints) -> Units:
-        """Units whose batches begin at queue `offsets`; zeros where none does."""
+        """Units whose batches begin at queue `offsets`; zeros where none does, or behind the end, where a pull ends."""
         found = np.zeros(len(offsets), self.dtype)
         for file in self.files:
             for start in range(0, self._count(file), UNITS_AT_ONCE):
@@ -373,6 +373,7 @@ class BatchQueueState(QueueState):
                 at = np.minimum(np.searchsorted(bases, offsets), len(bases) - 1)
                 rows = np.flatnonzero(bases[at] == offsets)
                 found[rows] = units[order[at[rows]]]
+        found[offsets >= self._max_offset] = np.zeros(1, self.dtype)
         return found
 
     def correct_min_offset(self, log_start: int) -> bool:

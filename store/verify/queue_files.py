@@ -80,7 +80,9 @@ def _report_files_of_zeros(context: VerifyContext, queue: QueueId, files: Mapped
         if number < len(files.files) - 1:
             _add(context, queue, "I-074", file.path, "all zeros, but files follow: units are lost")
         elif number and _ends_full(files, files.files[number - 1], unit_bytes):
-            text = "all zeros behind a full file: a recovery counts its first unit (B4)"
+            batches = unit_bytes == batch_consume_queue.UNIT_BYTES
+            text = "all zeros behind a full file: a recovery counts its first unit"
+            text += f"{', and the queue begins again at 0' if batches else ''} (B4)"
             _add(context, queue, "I-073", file.path, text)
         elif number:
             text = "all zeros behind a file that is not full: no broker reads it"

@@ -10,6 +10,7 @@ import base64
 import hashlib
 import json
 import random
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -209,3 +210,21 @@ def test_what_a_broker_of_5_refuses(judge: Judge, version: str, tmp_path: Path) 
         options = [*as_broker(version), *settings(CONFIG)]
         mqstore("put", ours, "--from", "-", *options, stdin=json.dumps(row), codes=(2,))
         assert files(ours, numbered=False) == before, row
+
+
+@pytest.mark.parametrize("version", FIVE, scope="session")
+def test_a_file_of_zeros_behind_a_full_one_hides_the_queue(judge: Judge, version: str, tmp_path: Path) -> None:
+    """Where the queue of another topic reaches the end of the log, a start counts its first unit (B4)."""
+    root, config = tmp_path / "store", CONFIG
+    ten = [{"topic": "B", "batch": [{"body": f"{n}"}], "inner": True} for n in range(10)]
+    start = partial(judge.run, root, config=config, topics=BATCH_TOPIC)
+    start(steps=[{"do": "put", "messages": [*ten, {"topic": "T", "body": "last"}]}])
+    (root / "batchconsumequeue" / "B" / "0" / f"{460:020}").write_bytes(bytes(460))
+    options = ["--format", "json", "--broker-version", version, *settings(config)]
+    said = json.loads(mqstore("recover", root, *options, codes=(1,)))
+    assert [(row["topic"], row["messages"]) for row in said["prediction"]["invisible"]] == [("B", 10)]
+    answer = start(steps=[{"do": "get"}, {"do": "put", "messages": ten[:1]}])
+    ends = {queue["topic"]: (queue["min"], queue["max"]) for queue in answer["after_start"]["queues"]}
+    pulled, (again,) = answer["steps"]
+    assert (ends, {row["topic"] for row in pulled}) == ({"B": (0, 0), "T": (0, 1)}, {"T"})
+    assert again["queue_offset"] == 0

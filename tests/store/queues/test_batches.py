@@ -11,20 +11,24 @@ import pytest
 from mqstore.formats.batch_consume_queue import UNIT, UNIT_BYTES
 from mqstore.store.broker.load_rules import LoadedFile
 from mqstore.store.broker.profiles import profile_of
-from mqstore.store.broker.snapshot import list_entries
+from mqstore.store.broker.snapshot import QueueId, list_entries
+from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.file_queue import MappedFileQueue
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import NotFound
 from mqstore.store.inspect.description import describe
 from mqstore.store.offsets.lag import queue_ends
 from mqstore.store.put.new_message import NewMessage
+from mqstore.store.put.writer import StoreWriter, WriterOptions
 from mqstore.store.queues.batches import BatchConsumeQueue, BatchQueueState
 from mqstore.store.search.find import find, offset_at
 from mqstore.store.search.queue_search import batch_queues, open_batch_queue
 from mqstore.store.search.selection import Selection
 from mqstore.store.search.store import StoreReader
+from mqstore.store.verify.verdict import Status
 
 from ...stores import messages, truth, unpack
+from ...verdict import apply_recovery, said_of
 from ..choices import each_of, stores_where
 from ..put.writing import NOW, TINY, writer
 
@@ -174,6 +178,29 @@ def test_a_queue_whose_front_has_expired_begins_with_the_log_for_all(tmp_path: P
             list(find(store, Selection(topic="B", queue_id=0), offset=3, count=1))
     (summary,) = describe(Layout.open(tmp_path, TINY)).queues
     assert (summary.min_offset, summary.max_offset) == (first, 60)
+
+
+def test_a_file_of_zeros_behind_a_full_one_hides_the_queue(tmp_path: Path) -> None:
+    """Where queues reach the end of the log, each start of 5.1.4, 5.3.3 and 5.5.1 counts its first unit: min and max
+    are 0, no pull gives any of the messages, and the next one gets offset 0 (**M**).
+    """
+    config = BrokerConfig({**dict(TINY.items()), "mapperFileSizeBatchConsumeQueue": str(10 * UNIT_BYTES)})
+    (tmp_path / "config").mkdir()
+    topics = {"B": {"attributes": {"queue.type": "BatchCQ"}}}
+    (tmp_path / "config" / "topics.json").write_text(json.dumps({"topicConfigTable": topics}))
+    with StoreWriter.open(tmp_path, config, WriterOptions("5.3")) as out:
+        for number in range(11):
+            out.append(NewMessage(b"T" if number == 10 else b"B", b"x", store_timestamp=NOW + number))
+    assert said_of(tmp_path, config).status is Status.CLEAN
+    next_file = tmp_path / "batchconsumequeue" / "B" / "0" / f"{10 * UNIT_BYTES:020}"
+    next_file.write_bytes(bytes(10 * UNIT_BYTES))
+    said = said_of(tmp_path, config)
+    assert said.found is not None
+    assert [(each.queue, each.messages) for each in said.found.prediction.invisible] == [(QueueId("B", 0), 10)]
+    (told,) = [each for each in said.verdict.findings if each.code == "I-073"]
+    assert told.path == str(next_file) and "counts its first unit, and the queue begins again at 0" in told.message
+    assert apply_recovery(said, config)
+    assert said_of(tmp_path, config).status is Status.CLEAN and not next_file.exists()
 
 
 def test_units_that_name_nothing_are_passed_over(tmp_path: Path) -> None:
