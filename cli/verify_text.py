@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -153,7 +153,7 @@ def _nothing_urgent(verdict: Verdict, tidy: list[NextCommand], verbose: bool) ->
         yield from more
 
 
-def _commands(commands: list[NextCommand]) -> Iterator[str]:
+def _commands(commands: Sequence[NextCommand]) -> Iterator[str]:
     width = max((len(str(each)) for each in commands if not each.by_hand), default=0)
     for each in commands:
         yield f"  {each!s:{width}}  # {listed(each.codes, _CODES)}{', by hand' if each.by_hand else ''}"
