@@ -99,7 +99,7 @@ _IN_HOME = f"brokers before 4.9.4 read $HOME/{_HOME_STORE}/commitlog where {_LOG
 _PATHS = re.compile(rf"storePath[A-Z]|{_READ_ONLY_LOG}$")
 _FORMS = frozenset({"storeType", "rocksdbCQDoubleWriteEnable", "useSingleRocksDBForAllConfigs", CONFIG_VERSION})
 """Options that say whether a store has its queues and tables in files or in RocksDBs."""
-_SPLITTER_PROPERTY = "rocketmq.broker.multiPathSplitter"
+SPLITTER_PROPERTY = "rocketmq.broker.multiPathSplitter"
 """A JVM property, not an option of the broker: the separator of paths, `,` by default (spec 1.12)."""
 _MALFORMED_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\u(?![0-9a-fA-F]{4})")
 _SEPARATOR = r"(?<!\\)(?:\\\\)*(?P<at>[ \t\f]*[=:][ \t\f]*|[ \t\f]+)"
@@ -239,7 +239,7 @@ class BrokerConfig(Mapping[str, str]):
 
     def _splitter(self, name: str) -> str:
         """The regular expression that matches the separator of the paths in an option."""
-        if separator := self.get(_SPLITTER_PROPERTY, ""):
+        if separator := self.get(SPLITTER_PROPERTY, ""):
             return re.escape(separator)
         unclear = (part for part in self.get(name, "").split(",") if re.search("[;:]", part))
         return "," if any(os.path.isdir(part) for part in unclear) else "[,;:]"  # noqa: PTH112
@@ -311,12 +311,12 @@ class BrokerConfig(Mapping[str, str]):
     @property
     def unsplit_log_paths(self) -> str:
         """Why brokers do not split `storePathCommitLog` as `get_paths` does; "" if they do."""
-        as_brokers = _SPLITTER_PROPERTY in self or self._splitter(_LOG) == ","
+        as_brokers = SPLITTER_PROPERTY in self or self._splitter(_LOG) == ","
         found = None if as_brokers else re.search("[;:]", self.get(_LOG, ""))
         if found is None:
             return ""
         why = f"brokers split {_LOG} only at a comma, not at {found[0]}"
-        return f"{why}, unless their JVM has {_SPLITTER_PROPERTY} (then: --set '{_SPLITTER_PROPERTY}={found[0]}')"
+        return f"{why}, unless their JVM has {SPLITTER_PROPERTY} (then: --set '{SPLITTER_PROPERTY}={found[0]}')"
 
     @property
     def is_slave(self) -> bool:

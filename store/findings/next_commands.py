@@ -14,6 +14,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..disk.broker_conf import SPLITTER_PROPERTY
 from ..disk.byte_reader import COPY_FIRST
 from ..disk.files import FOLLOW_LINKS, is_linked
 from ..disk.layout import (
@@ -103,6 +104,16 @@ NOTHING_GIVEN = Given()
 def settings(config: Mapping[str, str]) -> tuple[str, ...]:
     """Return options of a broker, by name, as words: `--set NAME=VALUE` each."""
     return tuple(word for name, value in config.items() for word in ("--set", f"{name}={value}"))
+
+
+def naming_log(directories: Iterable[PathLike[str]]) -> NextCommand:
+    """Return options that name these directories of the log. A broker splits the names at a comma: if one has a comma,
+    its JVM must name another separator.
+    """
+    names = [*map(fspath, directories)]
+    separator = next((char for char in ",;:|" if not any(char in name for name in names)), ",")
+    splitter = {} if separator == "," else {SPLITTER_PROPERTY: separator}
+    return NextCommand(settings({**splitter, "storePathCommitLog": separator.join(names)}))
 
 
 class NextCommand(NamedTuple):
@@ -195,8 +206,7 @@ def moving_back(layout: Layout) -> str:
     made = "" if target.is_dir() else f"{NextCommand(('mkdir', '-p', fspath(target)))} && "
     move = f"{made}mv {' '.join(map(_log_files_in, layout.aside))} {NextCommand((fspath(target),))}"
     read = layout.aside if empty else (target, *layout.aside)
-    option = settings({"storePathCommitLog": ",".join(map(fspath, read))})
-    there = f"if the broker reads them there, add {NextCommand(option)}"
+    there = f"if the broker reads them there, add {naming_log(read)}"
     return f"move them back (`{move}`); {there}; if nobody needs them, move them out of the store"
 
 

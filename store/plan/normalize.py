@@ -23,7 +23,17 @@ from ..disk.files import Edit, Files, reach
 from ..disk.layout import DLEDGER_PREFIX, Layout
 from ..disk.lock import holder
 from ..errors import Refused, from_os_error
-from ..findings.next_commands import Given, NextCommand, aside, converting, moving_back, proposed, salvaging, settings
+from ..findings.next_commands import (
+    Given,
+    NextCommand,
+    aside,
+    converting,
+    moving_back,
+    naming_log,
+    proposed,
+    salvaging,
+    settings,
+)
 from ..index.compare import stored_files
 from ..index.read import sizes_of
 from ..log.batch import good_records
@@ -211,10 +221,8 @@ def refuse_lost_log(snapshot: Snapshot, replica: str = "", *, unused: bool = Fal
     if rest := traces_of_log(snapshot):
         layout, harm = snapshot.layout, "serve none of their messages" if unused else "delete the queues"
         directory = _log_directory(layout)
-        reason, why = (
-            f"no {'record in the ' * unused}commit log, but {rest}",
-            ": is the path wrong, or a disk not mounted?",
-        )
+        reason = f"no {'record in the ' * unused}commit log, but {rest}"
+        why = ": is the path wrong, or a disk not mounted?"
         hint = f"if the log is gone for good: {starting_over(layout)}"
         if (log := _unread_dledger(snapshot)) is not None:
             why, hint = ", and the broker's configuration leaves out the DLedger log", _use_dledger_hint(layout, log)
@@ -304,9 +312,8 @@ def refuse_lost_directory(snapshot: Snapshot, replica: str = "") -> None:
         states = [f"{path} is {'empty' if path.is_dir() else 'not there'}" for path in bare]
         hint = "mount the disk; if it is gone for good, or never had a file, remove it from storePathCommitLog"
         if alone is not None:
-            option = settings({"storePathCommitLog": os.fspath(alone)})
             gone = "if the older log is gone for good, or has just expired"
-            hint = f"mount the disk; {gone}, name the DLedger log alone: {NextCommand(option)}"
+            hint = f"mount the disk; {gone}, name the DLedger log alone: {naming_log([alone])}"
         elif replica:
             copy, lacking = copy_lost_command(snapshot, copies, (lost for _, lost in parts), bare[0])
             if copy:
@@ -588,8 +595,5 @@ def _fault(entry: DirectoryEntry, size: int) -> str:
 
 def renamed(snapshot: Snapshot) -> Refused:
     """The refusal of a log in which no record names its own place."""
-    return Refused(
-        "no record is at its own position: were the files renamed?",
-        path=snapshot.layout.commit_log_directories[0],
-        hint="rename the files to what their records say",
-    )
+    place, hint = snapshot.layout.commit_log_directories[0], "rename the files to what their records say"
+    return Refused("no record is at its own position: were the files renamed?", path=place, hint=hint)

@@ -134,9 +134,17 @@ def log_of(name: str) -> tuple[list[Path], int | None]:
 
 
 def _places(name: str) -> list[str]:
-    """Return the paths in `name`: one, or several with colons between."""
-    parts = [name] if Path(name).exists() else [part for part in name.split(":") if part]
-    return parts or [name]
+    """Return the paths in `name`: one, or several with colons between. A path may have colons itself, if it exists."""
+    parts = [part for part in name.split(":") if part]
+    if Path(name).exists() or not parts:
+        return [name]
+    found, rest = list[str](), ""
+    for part in name.split(":"):
+        rest = f"{rest}:{part}" if rest else part
+        if rest and Path(rest).exists():
+            found.append(rest)
+            rest = ""
+    return parts if rest else found
 
 
 def _log_of(place: Path) -> tuple[tuple[Path, ...], int | None]:

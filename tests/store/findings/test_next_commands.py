@@ -27,6 +27,7 @@ from mqstore.store.findings.next_commands import (
     command,
     command_for,
     moving_back,
+    naming_log,
     next_commands,
     pipeline_again,
     tidying_commands,
@@ -235,6 +236,17 @@ def _with_files_aside(root: Path, places: dict[str, int]) -> Layout:
         (root / place).mkdir(parents=True)
         (root / place / file_name(start)).write_bytes(bytes(8))
     return Layout.open(root)
+
+
+@pytest.mark.parametrize("names", [("a", "b"), ("a,b",), ("a,b", "c;d"), ("a:b", "c"), ("a,b", "c;d", "e:f")])
+def test_directories_of_a_log_can_be_named_whatever_their_names(names: tuple[str, ...], tmp_path: Path) -> None:
+    """Brokers split at a comma, unless their JVM has another separator."""
+    paths = [tmp_path / name / "commitlog" for name in names]
+    for path in paths:
+        path.mkdir(parents=True)
+    words = shlex.split(str(naming_log(paths)))
+    assert BrokerConfig().with_set(words[1::2]).log_paths == [*map(str, paths)]
+    assert ("multiPathSplitter" in words[1]) == any("," in name for name in names)
 
 
 @pytest.mark.parametrize("others", [[], ["notes.txt"], ["notes.txt", "1.bak"]])

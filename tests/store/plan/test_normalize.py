@@ -16,6 +16,7 @@ from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.file_queue import file_name
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
+from mqstore.store.errors import Missing
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.findings.next_commands import next_commands
 from mqstore.store.plan.normalize import missing_parts
@@ -383,7 +384,7 @@ def test_first_files_that_did_not_expire(tmp_path: Path) -> None:
     assert unmounted is not None and str(unmounted.hint).endswith(f"replica's log there: {made}")
 
 
-def _hint(layout: Layout, replica: Path) -> str:
+def _hint(layout: Layout, replica: Path | str) -> str:
     """What is told of a log that is refused, with a copy that was named."""
     found = analyze(layout, "5.3.3", options=RecoveryOptions(Policy.KEEP, replica=str(replica)))
     assert found.plan is None and found.refusal is not None
@@ -414,6 +415,19 @@ def test_the_files_of_a_replica_that_a_lost_directory_had(
     (copy / file_name(starts[0])).rename(copy / f"{file_name(starts[0])}.gz")
     told = _hint(layout, copy)
     assert f"does not have the file {file_name(starts[0])}, or has it compressed" in told and "cp -a" not in told
+
+
+def test_a_replica_in_directories_with_colons_in_their_names(tmp_path: Path) -> None:
+    root = stores.unpack(_THREE, tmp_path)
+    places = [tmp_path / "r:1", tmp_path / "r2"]
+    for number, path in enumerate(sorted(root.glob("d?/commitlog/*"))):
+        places[number % 2].mkdir(exist_ok=True)
+        shutil.copy2(path, places[number % 2])
+    shutil.rmtree(root / "d1")
+    layout = _of_directories(root, "d1/commitlog", "d2/commitlog", "d3/commitlog")
+    assert f"cp -a {places[0]}/{file_name(0)} " in _hint(layout, ":".join(map(str, places)))
+    with pytest.raises(Missing, match=f"no such directory: {tmp_path}/r"):
+        _hint(layout, f"{places[0]}:{tmp_path}/gone")
 
 
 def test_all_gaps_of_a_lost_directory_are_closed(tmp_path: Path) -> None:
