@@ -99,17 +99,15 @@ def showing(
     stages: number of Spark stages, None if not known; then the bar shows no progress, unless the job reports bytes
     (in_bytes). The bar ends with the block: print results after it.
     """
-    worked = 0
     with common.progress(what, total_bytes if stages or in_bytes else 0) as bar:
         bar.note("starting Spark")
+        reached = bar.positions(0)
 
         def tell(done: Done) -> None:
-            nonlocal worked
             now = int(min(done.stages / stages, 1) * total_bytes) if stages else 0
             now = now if done.bytes is None else min(done.bytes, total_bytes)
             bar.note(words_of(done, stages))
-            bar.advance(max(0, now - worked))
-            worked = max(worked, now)
+            reached(now)
 
         yield tell
 
