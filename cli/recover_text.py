@@ -12,7 +12,7 @@ from .config_text import bare_lines, config_lines, not_back
 from .loss_text import cut_lines, lost_lines, replica_lines, slave_lines, timer_lines
 from .plan_text import ROWS, CarriedOut, section, steps_text
 from .terminal import page_of, time_text
-from .verdict_text import NEXT_IN_USE, beyond_lines, error_lines, next_lines
+from .verdict_text import NEXT_IN_USE, beyond_lines, error_lines, next_lines, started_text
 
 if TYPE_CHECKING:
     from ..store.audit.messages import Share, Tally
@@ -89,16 +89,10 @@ def _verdict(before: JudgedRecovery, done: CarriedOut[JudgedRecovery] | None, gi
         ended = "finished the interrupted recovery" if applied.resumed else "recovered"
         told = not applied.lost and (after.recovery.prediction.unfired or lacks_first_files(after.verdict))
         gone = "" if told else f", {_messages(applied.lost)} lost"
-        return f"Done: {ended}{gone}{_sent_again(before)}.{not_back(found.config, done.left)} {_start_after(after)}"
+        now = started_text(after.verdict, after.recovery.layout.root)
+        return f"Done: {ended}{gone}{_sent_again(before)}.{not_back(found.config, done.left)} {now}"
     sentence = first_sentence(before.verdict, found.layout.root)
     return f"{sentence}. {_remedy(before, given)}".rstrip()
-
-
-def _start_after(after: JudgedRecovery) -> str:
-    """Whether the recovered store can be started, or what is still wrong with it."""
-    if after.verdict.status is Status.CLEAN:
-        return f"A broker can be started{but_unserved(after.verdict)}."
-    return f"But: {first_sentence(after.verdict, after.recovery.layout.root)}."
 
 
 def question(found: Recovery) -> str:

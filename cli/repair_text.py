@@ -10,11 +10,11 @@ from ..store.counted import counted
 from ..store.disk.broker_conf import CONFIG_V2, CONFIG_VERSION
 from ..store.findings.next_commands import NextCommand, going_on, next_commands, repair_command
 from ..store.search.selection import queue_text
-from ..store.verify.verdict import Status, but_unserved, first_sentence
+from ..store.verify.verdict import first_sentence
 from .config_text import config_lines, not_back, still_lost_config
 from .plan_text import ROWS, CarriedOut, section, steps_text
 from .terminal import page_of
-from .verdict_text import NEXT_IN_USE, beyond_lines, error_lines, next_lines
+from .verdict_text import NEXT_IN_USE, beyond_lines, error_lines, next_lines, started_text
 
 if TYPE_CHECKING:
     from ..store.findings.next_commands import Given
@@ -113,9 +113,7 @@ def _now(after: JudgedRepair) -> str:
     """The verdict on the repaired store."""
     if edits := len(after.repair.plan.edits):
         return f"{counted(edits, 'change follows', 'changes follow')} from these: run this command again."
-    if after.verdict.status is Status.CLEAN:
-        return f"A broker can be started{but_unserved(after.verdict)}."
-    return f"But: {first_sentence(after.verdict, after.repair.layout.root)}."
+    return started_text(after.verdict, after.repair.layout.root)
 
 
 def _parts(found: Repair) -> str:

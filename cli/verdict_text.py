@@ -51,6 +51,15 @@ def verdict_json(verdict: Verdict, root: PathLike[str] | str) -> dict[str, Any]:
     return {"status": verdict.status.value, "sentence": sentence, "findings": rows}
 
 
+def started_text(verdict: Verdict, root: PathLike[str] | str) -> str:
+    """Whether a broker can be started on a store after a change, or what is still wrong with it."""
+    from ..store.verify.verdict import Status, but_unserved, first_sentence
+
+    if verdict.status is Status.CLEAN:
+        return f"A broker can be started{but_unserved(verdict)}."
+    return f"But: {first_sentence(verdict, root)}."
+
+
 def error_lines(verdict: Verdict, root: PathLike[str] | str) -> Iterator[str]:
     """Two lines for each code that has errors: the first place, and what a broker does with the error.
 
