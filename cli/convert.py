@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from ..store.counted import bytes_text, counted
 from .broker_version import warn_of_nearest_version
@@ -11,9 +12,6 @@ from .declared import Exit, bad_parameter
 from .exit_codes import ExitCode
 from .options import Common
 from .terminal import page_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 _ROWS = 10
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..store.counted import counted
 from .declared import Exit, Options, bad_parameter, option
@@ -13,9 +14,6 @@ from .options import Common
 from .terminal import page_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
-
     from ..store.disk.layout import Layout
 
 

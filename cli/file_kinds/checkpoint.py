@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ...store.inspect.recognise import Recognised
+from ..options import Common
 from .chunks import Chunk, Single, only_record
-
-if TYPE_CHECKING:
-    from ...store.inspect.recognise import Recognised
-    from ..options import Common
 
 _TEXTS = ("abort", "lock")
 _TEXT_BYTES = 4096

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from ...store.inspect.recognise import Recognised
-    from ..options import Common
+from ...store.inspect.recognise import Recognised
+from ..options import Common
 
 
 def summary(what: Recognised, common: Common) -> dict[str, Any]:

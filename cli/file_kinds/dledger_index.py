@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ...store.inspect.recognise import Recognised
+from ..options import Common
 from .chunks import Chunk, RecordArray, state_of_numbers
 from .one_file import files_at, lacking
-
-if TYPE_CHECKING:
-    from ...store.inspect.recognise import Recognised
-    from ..options import Common
 
 
 def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Iterator[Chunk]:

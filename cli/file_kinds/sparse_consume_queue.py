@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ...store.inspect.recognise import Recognised
+from ..options import Common
 from .chunks import Chunk, NonRecordRange, Record, RecordArray
 from .one_file import lacking
 from .queues import queue_files
-
-if TYPE_CHECKING:
-    from ...store.inspect.recognise import Recognised
-    from ..options import Common
 
 
 def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Iterator[Chunk]:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...store.counted import counted
+from ...store.inspect.recognise import Recognised
+from ..options import Common
 from .chunks import Chunk, NonRecordRange, Single
 from .tiered_index import item_units
-
-if TYPE_CHECKING:
-    from ...store.inspect.recognise import Recognised
-    from ..options import Common
 
 
 def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Iterator[Chunk]:
