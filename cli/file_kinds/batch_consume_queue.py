@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from ...formats.batch_consume_queue import UNIT, UNIT_BYTES
 from ...store.inspect.recognise import Recognised
+from ...store.queues.batches import BatchConsumeQueue
+from ...store.queues.read import is_valid_batch
 from ..options import Common
 from .chunks import Chunk, Record, RecordArray
 from .one_file import lacking
@@ -14,9 +17,6 @@ from .queues import ends, queue_files
 
 def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Iterator[Chunk]:
     """All units up to the last valid one, queue by queue. at: number of the first unit."""
-    from ...formats.batch_consume_queue import UNIT, UNIT_BYTES
-    from ...store.queues.batches import BatchConsumeQueue
-
     for topic, queue_id, files in queue_files(what):
         with BatchConsumeQueue(topic or "", queue_id or 0, files) as queue:
             for first, units in queue.units(max(queue.first, at or 0), queue.stop):
@@ -36,8 +36,6 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
 
 def summary(what: Recognised, common: Common) -> dict[str, Any]:
     """Batches and messages of all queues; for one queue also its ends."""
-    from ...store.queues.batches import BatchConsumeQueue
-
     found, batches = [], 0
     for topic, queue_id, files in queue_files(what):
         with BatchConsumeQueue(topic or "", queue_id or 0, files) as queue:
@@ -48,6 +46,4 @@ def summary(what: Recognised, common: Common) -> dict[str, Any]:
 
 def _unit_state(record: dict[str, Any]) -> Record:
     """Mark a unit that names no batch."""
-    from ...store.queues.read import is_valid_batch
-
     return {} if is_valid_batch(record) else {"state": "invalid"}

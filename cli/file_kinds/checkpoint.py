@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from ...formats.derive import columns_of
+from ...formats.kinds import KINDS
+from ...store.disk.compressed import read_regular
 from ...store.inspect.recognise import Recognised
 from ..options import Common
 from .chunks import Chunk, Single, only_record
@@ -15,10 +18,6 @@ _TEXT_BYTES = 4096
 
 def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Iterator[Chunk]:
     """One record: a text, or fields; those that a short file lacks are zero, as for a broker."""
-    from ...formats.derive import columns_of
-    from ...formats.kinds import KINDS
-    from ...store.disk.compressed import read_regular
-
     kind = KINDS[what.kind]
     ((_, schema),) = kind.layouts
     names = [column.name for column in columns_of(schema)]

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from ...store.inspect.recognise import Recognised
+from ...store.log.commit_log import Batch
+from ..dump_log import open_log
 from ..options import Common
 
 
 def summary(what: Recognised, common: Common) -> dict[str, Any]:
     """Count records and damage and find the first and last time. Scans the whole log, without the bodies' CRCs."""
-    from ...store.log.commit_log import Batch
-    from ..dump_log import open_log
-
     log = open_log(what, common)
     messages, damaged, reasons = 0, 0, dict[str, int]()
     times: list[int] = []

@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from ...store.inspect.recognise import Recognised
+from ...store.log.commit_log import Batch
+from ...store.search.queue_search import is_usual
+from ..dump_log import open_logs
 from ..options import Common
 
 
 def summary(what: Recognised, common: Common) -> dict[str, Any]:
     """Count records and damage of all logs, without the bodies' CRCs; for one log also its ends."""
-    from ...store.log.commit_log import Batch
-    from ...store.search.queue_search import is_usual
-    from ..dump_log import open_logs
-
     messages, damaged, times, ends = 0, 0, list[int](), list[int]()
     logs = open_logs(what, common)
     for log in logs:

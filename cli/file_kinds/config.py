@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...store.inspect.recognise import Recognised
+from ...store.queues.rocksdb import HINT, readable
+from ...store.settings.read import config_files, databases, summaries_of
 from ..options import Common
 from .chunks import Chunk
 from .config_json import file_chunks
@@ -16,9 +18,7 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
 
     at: number of the first entry of each file.
     """
-    from ...store.queues.rocksdb import HINT, readable
-    from ...store.settings.read import config_files, databases
-    from .rocksdb import database_chunks
+    from .rocksdb import database_chunks  # what reads databases: `summary` does without it
 
     for kind, path, name in config_files(what.path):
         if raw or path.name == name:
@@ -32,6 +32,4 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
 
 def summary(what: Recognised, common: Common) -> dict[str, Any]:
     """A line for each file without its .bak, and for each .bak without its file."""
-    from ...store.settings.read import summaries_of
-
     return {"contents": [f"{one.file}: {one.text}" for one in summaries_of(what.path)]}

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from ...store.disk.compressed import read_regular
 from ...store.inspect.recognise import Recognised
+from ...store.settings.read import LARGEST_BYTES, read_config_file, summary_of
 from ..options import Common
 from .chunks import Chunk, NonRecordRange, RecordPiece, Texts
 from .one_file import unreadable
@@ -20,9 +22,6 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
 def file_chunks(path: Path, kind: str, at: int, common: Common) -> Iterator[Chunk]:
     """The chunks of the file of some kind at a path."""
     from itertools import islice
-
-    from ...store.disk.compressed import read_regular
-    from ...store.settings.read import LARGEST_BYTES, read_config_file, summary_of
 
     file = read_config_file(path, kind)
     if file.note:
@@ -41,7 +40,5 @@ def file_chunks(path: Path, kind: str, at: int, common: Common) -> Iterator[Chun
 
 def summary(what: Recognised, common: Common) -> dict[str, Any]:
     """The content, and whether a broker accepts it."""
-    from ...store.settings.read import read_config_file, summary_of
-
     found = summary_of(read_config_file(what.path, what.kind))
     return {"state": found.state, "contents": [found.text]}

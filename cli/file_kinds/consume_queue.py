@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ...formats.consume_queue import EXT_ADDRESS_MAX, UNIT, UNIT_BYTES
+from ...formats.consume_queue_ext import ADDRESS_BASE
+from ...formats.derive.ragged import Structs
+from ...store.disk.file_queue import MappedFileQueue
+from ...store.disk.layout import CONSUME_QUEUE_EXT
+from ...store.inspect.recognise import Recognised
+from ...store.queues.ext import ExtUnit, ext_units_at
+from ...store.queues.read import ConsumeQueue, Unit
+from ..options import Common
 from .chunks import Chunk, Record, RecordArray
 from .one_file import files_at, lacking
 from .queues import beside, ends, queue_files
-
-if TYPE_CHECKING:
-    from ...formats.derive.ragged import Structs
-    from ...store.disk.file_queue import MappedFileQueue
-    from ...store.inspect.recognise import Recognised
-    from ...store.queues.ext import ExtUnit
-    from ..options import Common
 
 _AT_ONCE = 1 << 10
 """Units whose units in consumequeue_ext are in memory together."""
@@ -27,10 +29,6 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
 
     For a unit with an address in consumequeue_ext, the unit there is looked up.
     """
-    from ...formats.consume_queue import UNIT, UNIT_BYTES
-    from ...store.disk.layout import CONSUME_QUEUE_EXT
-    from ...store.queues.read import ConsumeQueue
-
     for topic, queue_id, files in queue_files(what):
         with ExitStack() as opened:
             queue = opened.enter_context(ConsumeQueue(topic or "", queue_id or 0, files))
@@ -58,10 +56,6 @@ def _parts(
     """Yield (first number, units, ext units by address): the whole window, or small parts if it has ext addresses."""
     import numpy as np
 
-    from ...formats.consume_queue import EXT_ADDRESS_MAX
-    from ...formats.consume_queue_ext import ADDRESS_BASE
-    from ...store.queues.ext import ext_units_at
-
     if ext is None or not (units["tags_code"] <= EXT_ADDRESS_MAX).any():
         yield first, units, None
         return
@@ -75,8 +69,6 @@ def _parts(
 
 def summary(what: Recognised, common: Common) -> dict[str, Any]:
     """Units of all queues; for one queue also its offsets."""
-    from ...store.queues.read import ConsumeQueue
-
     found = []
     for topic, queue_id, files in queue_files(what):
         with ConsumeQueue(topic or "", queue_id or 0, files) as queue:
@@ -89,8 +81,6 @@ def _unit_state(ext: Mapping[int, ExtUnit] | None, record: dict[str, Any]) -> Re
 
     ext: units by address, None if consumequeue_ext has no directory of the queue or no unit of the window needs it.
     """
-    from ...store.queues.read import Unit
-
     address = record["tags_code"]
     unit = Unit(0, record["physical_offset"], record["size"], address)
     if not unit.valid or unit.pre_fill:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from ...formats.consume_queue_ext import ADDRESS_BASE, UNIT
+from ...store.inspect.recognise import Recognised
+from ...store.queues.ext import ExtUnits, ext_units
+from ..options import Common
 from .chunks import Chunk, NonRecordRange, Record, RecordPiece
 from .one_file import lacking
 from .queues import queue_files
-
-if TYPE_CHECKING:
-    from ...store.inspect.recognise import Recognised
-    from ...store.queues.ext import ExtUnits
-    from ..options import Common
 
 
 class _Units(NamedTuple):
@@ -22,8 +21,6 @@ class _Units(NamedTuple):
     before: Record
 
     def records(self) -> Iterator[Record]:
-        from ...formats.consume_queue_ext import ADDRESS_BASE
-
         columns = self.units.columns
         rows = zip(
             self.units.position.tolist(),
@@ -47,8 +44,6 @@ class _Units(NamedTuple):
             }
 
     def pieces(self) -> Iterator[RecordPiece]:
-        from ...formats.consume_queue_ext import UNIT
-
         columns = self.units.columns
         buffer = columns.ragged("bit_map").buffer
         ends = zip(columns.starts.tolist(), columns.ints("size").tolist(), strict=True)
@@ -59,8 +54,6 @@ class _Units(NamedTuple):
 
 def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Iterator[Chunk]:
     """All units and damage, queue by queue. at: position of the first unit."""
-    from ...store.queues.ext import ExtUnits, ext_units
-
     for topic, queue_id, files in queue_files(what):
         with files:
             for part in ext_units(files, at):
@@ -73,8 +66,6 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
 
 def summary(what: Recognised, common: Common) -> dict[str, Any]:
     """Number of units, how many have a bit map, and the store times of their messages."""
-    from ...store.queues.ext import ExtUnits, ext_units
-
     queues = units = mapped = damaged = 0
     times: list[int] = []
     for _, _, files in queue_files(what):

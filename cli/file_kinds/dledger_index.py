@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+from ...formats.dledger_index import UNIT, UNIT_BYTES
 from ...store.inspect.recognise import Recognised
+from ...store.log.commit_log import index_units, is_valid
 from ..options import Common
 from .chunks import Chunk, RecordArray, state_of_numbers
 from .one_file import files_at, lacking
@@ -14,9 +16,6 @@ from .one_file import files_at, lacking
 
 def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Iterator[Chunk]:
     """All units that were written. at: number of the first one."""
-    from ...formats.dledger_index import UNIT, UNIT_BYTES
-    from ...store.log.commit_log import index_units, is_valid
-
     with files_at(what.path) as files:
         for part in index_units(files, at or 0):
             numbers = part.number.tolist()
@@ -35,8 +34,6 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
 
 def summary(what: Recognised, common: Common) -> dict[str, Any]:
     """Number of units, their first and last entry and term, and where the last entry ends."""
-    from ...store.log.commit_log import index_units, is_valid
-
     units = invalid = 0
     numbers, terms, end = list[int](), list[int](), None
     with files_at(what.path) as files:

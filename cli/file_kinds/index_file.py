@@ -4,25 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ...formats.index_file import HEADER, ITEM, ITEM_BYTES, items_offset
+from ...store.disk.broker_conf import BrokerConfig
+from ...store.disk.compressed import is_compressed, plain_of, whole_size
+from ...store.disk.file_queue import MappedFile
+from ...store.errors import Missing
+from ...store.index.read import Index, IndexFile, open_index_file
+from ...store.inspect.recognise import Recognised
+from ..options import Common
 from .chunks import Chunk, RecordArray, Single
-
-if TYPE_CHECKING:
-    from ...store.disk.broker_conf import BrokerConfig
-    from ...store.index.read import IndexFile
-    from ...store.inspect.recognise import Recognised
-    from ..options import Common
+from .one_file import broken, files_at, unreadable
 
 
 def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Iterator[Chunk]:
     """Header and items of index files, oldest file first. at: number of the first item."""
-    from ...formats.index_file import HEADER, ITEM, ITEM_BYTES, items_offset
-    from ...store.disk.compressed import is_compressed, plain_of, whole_size
-    from ...store.disk.file_queue import MappedFile
-    from ...store.errors import Missing
-    from .one_file import broken, files_at, unreadable
-
     listed = files_at(what.path)
     for file in index_files(what.path, common.config()):
         name = Path(file.path).name
@@ -75,6 +72,4 @@ def summary(what: Recognised, common: Common) -> dict[str, Any]:
 
 def index_files(path: Path, config: BrokerConfig) -> list[IndexFile]:
     """The index files at a path, oldest first."""
-    from ...store.index.read import Index, open_index_file
-
     return [open_index_file(path, config)] if path.is_file() else Index.open(path, config).files

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from ...store.disk.byte_reader import noted_of
+from ...store.disk.compressed import Plain, plain_name
+from ...store.disk.file_queue import MappedFileQueue, start_of
+from ...store.disk.layout import LOCK
+from ...store.disk.lock import expiring
 from .chunks import NonRecordRange
-
-if TYPE_CHECKING:
-    from ...store.disk.compressed import Plain
-    from ...store.disk.file_queue import MappedFileQueue
 
 
 def single_file(path: Path) -> MappedFileQueue:
     """One file as a stream of its own; it begins at the position that is its name, or else at 0."""
-    from ...store.disk.compressed import plain_name
-    from ...store.disk.file_queue import MappedFileQueue, start_of
-
     return MappedFileQueue.of_file(path, start_of(plain_name(path.name)) or 0)
 
 
@@ -25,10 +22,6 @@ def files_at(path: Path) -> MappedFileQueue:
     """The file at a path as a stream of its own, or the files of a directory as one stream, which goes on where a
     broker that uses the store deletes the oldest ones meanwhile.
     """
-    from ...store.disk.file_queue import MappedFileQueue
-    from ...store.disk.layout import LOCK
-    from ...store.disk.lock import expiring
-
     if path.is_file():
         return single_file(path)
     lock = next((parent / LOCK for parent in path.absolute().parents if (parent / LOCK).is_file()), path / LOCK)
@@ -47,8 +40,6 @@ def lacking(files: MappedFileQueue, *, silent: bool = False) -> Iterator[NonReco
 
 def unreadable(path: str, start: int = 0) -> Iterator[NonRecordRange]:
     """Damage records for ranges that could not be read so far. start: position of the file's first byte."""
-    from ...store.disk.byte_reader import noted_of
-
     for unread in noted_of(path):
         yield NonRecordRange.damage(start + unread.offset, unread.length, f"unreadable: {unread.reason}")
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ...store.disk.file_queue import MappedFileQueue
+from ...store.disk.layout import queue_directories
+from ...store.inspect.recognise import QUEUES, Recognised
+from ...store.queues.read import QueueSummary
+from ...store.tiered.segments import SEGMENTS, open_segments
 from .one_file import files_at
-
-if TYPE_CHECKING:
-    from ...store.disk.file_queue import MappedFileQueue
-    from ...store.inspect.recognise import Recognised
-    from ...store.queues.read import QueueSummary
 
 
 def ends(found: Sequence[QueueSummary]) -> dict[str, Any]:
@@ -41,8 +41,6 @@ def sums(found: Sequence[QueueSummary]) -> dict[str, Any]:
 
 def queue_files(what: Recognised) -> Iterator[tuple[str | None, int | None, MappedFileQueue]]:
     """The queues at or below a path; topic and queue id are None if the path does not name them."""
-    from ...store.tiered.segments import SEGMENTS, open_segments
-
     if what.kind in SEGMENTS.values():
         yield *(what.queue or (None, None)), open_segments(what.path)
         return
@@ -55,8 +53,6 @@ def beside(what: Recognised, name: str, topic: str | None, queue_id: int | None)
 
     None if the path does not name the queue, or if there is no such directory.
     """
-    from ...store.inspect.recognise import QUEUES
-
     if topic is None or queue_id is None:
         return None
     path = what.path.absolute()
@@ -67,9 +63,6 @@ def beside(what: Recognised, name: str, topic: str | None, queue_id: int | None)
 
 def _queues(what: Recognised) -> Iterator[tuple[str | None, int | None, Path]]:
     """The queues at or below a path, with their directories; for a file, its queue and the file."""
-    from ...store.disk.layout import queue_directories
-    from ...store.inspect.recognise import QUEUES, Recognised
-
     if what.queue is not None or what.path.is_file():
         topic, queue_id = what.queue or (None, None)
         yield topic, queue_id, what.path

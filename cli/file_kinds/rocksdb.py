@@ -6,15 +6,16 @@ from collections.abc import Iterator
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ...formats.rocksdb_consume_queue import BOUNDS
+from ...store.inspect.recognise import Recognised
+from ...store.queues.rocksdb import RocksDb, RocksdbConsumeQueues
+from ...store.settings.read import count_entries, entries_text
+from ...store.settings.rocksdb import RocksdbEntry, as_bytes, read_entries
+from ..options import Common
 from .chunks import Chunk, RecordPiece, Texts
 from .queues import sums
-
-if TYPE_CHECKING:
-    from ...store.inspect.recognise import Recognised
-    from ...store.settings.rocksdb import RocksdbEntry
-    from ..options import Common
 
 
 def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Iterator[Chunk]:
@@ -24,9 +25,6 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
 
 def database_chunks(path: Path, at: int, raw: bool = False) -> Iterator[Chunk]:
     """The chunks of the RocksDB in a directory."""
-    from ...store.queues.rocksdb import RocksDb
-    from ...store.settings.rocksdb import as_bytes, read_entries
-
     with RocksDb.open(path) as database:
         entries = as_bytes(database) if raw else read_entries(database)
         for number, entry in enumerate(islice(entries, at, None), at):
@@ -41,10 +39,6 @@ def _pieces(number: int, entry: RocksdbEntry) -> Iterator[RecordPiece]:
 
 def summary(what: Recognised, common: Common) -> dict[str, Any]:
     """Column families and their content; for consume queues, the queues and their messages."""
-    from ...formats.rocksdb_consume_queue import BOUNDS
-    from ...store.queues.rocksdb import RocksDb, RocksdbConsumeQueues
-    from ...store.settings.read import count_entries, entries_text
-
     with RocksDb.open(what.path) as database:
         families = list(database.column_families)
     if BOUNDS not in families:

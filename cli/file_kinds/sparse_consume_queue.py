@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from ...formats.sparse_consume_queue import END, UNIT
 from ...store.inspect.recognise import Recognised
+from ...store.queues.batches import SparseRange, sparse_units, summary_of
+from ...store.queues.read import is_valid_batch
 from ..options import Common
 from .chunks import Chunk, NonRecordRange, Record, RecordArray
 from .one_file import lacking
@@ -14,9 +17,6 @@ from .queues import queue_files
 
 def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Iterator[Chunk]:
     """All units and damage, queue by queue. at: position of the first unit."""
-    from ...formats.sparse_consume_queue import UNIT
-    from ...store.queues.batches import SparseRange, sparse_units
-
     for topic, queue_id, files in queue_files(what):
         with files:
             for part in sparse_units(files, at):
@@ -39,8 +39,6 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
 
 def summary(what: Recognised, common: Common) -> dict[str, Any]:
     """Messages of all queues; for one queue also its ends."""
-    from ...store.queues.batches import summary_of
-
     found = []
     for topic, queue_id, files in queue_files(what):
         with files:
@@ -58,9 +56,6 @@ def summary(what: Recognised, common: Common) -> dict[str, Any]:
 
 def _unit_state(record: dict[str, Any]) -> Record:
     """Mark a unit that names no message."""
-    from ...formats.sparse_consume_queue import END
-    from ...store.queues.read import is_valid_batch
-
     if all(record[name] == value for name, value in END.items()):
         return {"state": "end"}
     return {} if is_valid_batch(record) else {"state": "invalid"}

@@ -7,21 +7,18 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...formats.tiered_index import HEADER, HEADER_BYTES, ITEM, items_offset
+from ...store.inspect.recognise import Recognised
+from ...store.tiered.segments import SegmentItems, SegmentSpan, items, open_segments, read_index, slot_of
+from ..options import Common
 from .chunks import Chunk, NonRecordRange, RecordArray, Single, state_of_numbers
 
 if TYPE_CHECKING:
     from construct import Construct
 
-    from ...store.inspect.recognise import Recognised
-    from ...store.tiered.segments import SegmentItems
-    from ..options import Common
-
 
 def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Iterator[Chunk]:
     """Header and items of each segment. at: number of the first item."""
-    from ...formats.tiered_index import HEADER, HEADER_BYTES, ITEM, items_offset
-    from ...store.tiered.segments import SegmentSpan, items, open_segments, read_index
-
     with open_segments(what.path) as files:
         for file in files.files:
             index, name = read_index(files, file), Path(file.path).name
@@ -42,8 +39,6 @@ def item_units(
     record_type: str, schema: Construct[Any, Any], name: str, part: SegmentItems, at: int, begin: int, slots: int
 ) -> RecordArray:
     """Items of the file `name`, from number `at` on. begin: byte offset of item 0 in the file. slots: of the file."""
-    from ...store.tiered.segments import slot_of
-
     first = int((part.number < at).sum())
     numbers, found = part.number[first:], part.items[first:]
     return RecordArray(
@@ -61,9 +56,6 @@ def item_units(
 
 def summary(what: Recognised, common: Common) -> dict[str, Any]:
     """Segments, and the items and times of all of them."""
-    from ...formats.tiered_index import HEADER_BYTES
-    from ...store.tiered.segments import SegmentSpan, items, open_segments, read_index
-
     count = unlinked = 0
     damaged, times = 0, list[int]()
     with open_segments(what.path) as files:

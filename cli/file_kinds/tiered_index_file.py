@@ -6,8 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from ...formats.tiered_index import HEADER_BYTES
+from ...formats.tiered_index_file import HEADER, ITEM, MAGIC_FULL, OPEN_ITEM_BYTES, items_offset
 from ...store.counted import counted
 from ...store.inspect.recognise import Recognised
+from ...store.tiered.segments import index_items, odd_slots, open_index_files, read_index_file
 from ..options import Common
 from .chunks import Chunk, NonRecordRange, Single
 from .tiered_index import item_units
@@ -15,10 +18,6 @@ from .tiered_index import item_units
 
 def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Iterator[Chunk]:
     """Header and items of each file, oldest first. at: number of the first item."""
-    from ...formats.tiered_index import HEADER_BYTES
-    from ...formats.tiered_index_file import HEADER, ITEM, OPEN_ITEM_BYTES, items_offset
-    from ...store.tiered.segments import index_items, odd_slots, open_index_files, read_index_file
-
     with open_index_files(what.path) as files:
         for file in files.files:
             index, name = read_index_file(files, file, common.config()), Path(file.path).name
@@ -40,9 +39,6 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
 
 def summary(what: Recognised, common: Common) -> dict[str, Any]:
     """Files, and the items and times of all of them. full_files: files that take no more items."""
-    from ...formats.tiered_index_file import MAGIC_FULL
-    from ...store.tiered.segments import index_items, odd_slots, open_index_files, read_index_file
-
     count = unlinked = full = damaged = 0
     slots, times = set[int](), list[int]()
     with open_index_files(what.path) as files:

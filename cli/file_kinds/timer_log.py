@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from ...formats.timer_log import UNIT
 from ...store.inspect.recognise import Recognised
+from ...store.timer.read import TimerUnits
+from ...store.timer.read import timer_log as scan
 from ..options import Common
 from .chunks import Chunk, NonRecordRange, RecordArray
 from .one_file import files_at, lacking
@@ -13,10 +16,6 @@ from .one_file import files_at, lacking
 
 def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Iterator[Chunk]:
     """Units, BLANKs and damage. at: position in the timer log."""
-    from ...formats.timer_log import UNIT
-    from ...store.timer.read import TimerUnits
-    from ...store.timer.read import timer_log as scan
-
     with files_at(what.path) as files:
         for part in scan(files, at):
             if isinstance(part, TimerUnits):

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from ...formats.timer_wheel import SLOT, SLOT_BYTES
 from ...store.inspect.recognise import Recognised
+from ...store.timer.read import timer_wheel
+from ...store.timer.read import timer_wheel as scan
 from ..options import Common
 from .chunks import Chunk, RecordArray
 from .one_file import unreadable
@@ -13,9 +16,6 @@ from .one_file import unreadable
 
 def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Iterator[Chunk]:
     """Slots that were ever used, with `raw` all slots. at: number of the first slot."""
-    from ...formats.timer_wheel import SLOT, SLOT_BYTES
-    from ...store.timer.read import timer_wheel as scan
-
     for part in scan(what.path, at or 0, unused=raw):
         numbers = part.number.tolist()
         positions = (part.number * SLOT_BYTES).tolist()
@@ -24,8 +24,6 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
 
 
 def summary(what: Recognised, common: Common) -> dict[str, Any]:
-    from ...store.timer.read import timer_wheel
-
     used, messages, ticks = 0, 0, list[int]()
     for part in timer_wheel(what.path):
         used += len(part.number)
