@@ -7,6 +7,10 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ..store.counted import bytes_text, counted
+from ..store.disk.byte_reader import at_rate
+from ..store.disk.files import Files
+from ..store.disk.layout import Layout
+from ..store.repair.convert import convert as make
 from .broker_version import warn_of_nearest_version
 from .declared import Exit, bad_parameter
 from .exit_codes import ExitCode
@@ -18,11 +22,6 @@ _ROWS = 10
 
 def convert(store: Path, to: Path | None, version: str | None, common: Common) -> NoReturn:
     """Write the new store and print what was done. Raises Exit, and what `store.repair.convert` raises."""
-    from ..store.disk.byte_reader import at_rate
-    from ..store.disk.files import Files
-    from ..store.disk.layout import Layout
-    from ..store.repair.convert import convert as make
-
     if to is None:
         raise bad_parameter("--convert needs --to DIR, a new directory")
     warn_of_nearest_version(version, common)

@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..store.errors import Unsupported
-from ..store.search.store import FoundMessage, StoreReader
+from ..store.search.follow import Follower
+from ..store.search.log_search import found_in, note_bounds, time_bounds
+from ..store.search.selection import Selection, TimeRange
+from ..store.search.store import FoundMessage, StoreReader, Via
 from .get_answer import GetQuestion, print_found
 from .options import countable
 
 if TYPE_CHECKING:
-    from ..store.search.selection import Selection
     from .options import Common
     from .output import Output
 
@@ -38,11 +40,6 @@ def _messages(
     store: StoreReader, selection: Selection, common: Common, out: Output, *, earlier: bool
 ) -> Iterator[FoundMessage]:
     """Wait for new messages without end, and yield the selected ones. earlier: also those from `--since` on."""
-    from ..store.search.follow import Follower
-    from ..store.search.log_search import found_in, note_bounds, time_bounds
-    from ..store.search.selection import TimeRange
-    from ..store.search.store import Via
-
     start = store.log_end.position
     if earlier:  # what is stored later is read, whatever its time
         bounds = time_bounds(store, TimeRange(selection.times.since_ms))

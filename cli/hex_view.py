@@ -6,11 +6,11 @@ import ipaddress
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from ..formats.derive import Span, spans
 from ..store.counted import counted
 from .terminal import paint, time_text
 
 if TYPE_CHECKING:
-    from ..formats.derive import Span
     from .file_kinds.chunks import RecordPiece
 
 ROW_BYTES = 16
@@ -27,8 +27,6 @@ class HexView:
 
     def lines(self, piece: RecordPiece) -> Iterator[str]:
         """The lines of one record: a title, then bytes, name, value and meaning of each field."""
-        from ..formats.derive import spans
-
         yield paint(f"-- {piece.title}, {counted(len(piece.data), 'byte')}", "bold", self._colour)
         if piece.schema is None:
             yield from self._rows(piece.position, piece.data, "", "")

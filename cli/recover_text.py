@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ..store.broker.profiles import VERSIONS, profile_of
 from ..store.counted import bytes_text, counted
 from ..store.findings.next_commands import Given, NextCommand, command, going_on, next_commands, repair_command
+from ..store.recover.recovery import Recovery, facts_of, lost_topics
+from ..store.repair.recheck import EVERYTHING, Unrepairable, unrepairable_of
+from ..store.session.journal import carried_out
+from ..store.settings.generation import generation_of
 from ..store.verify.verdict import Status, but_unserved, first_sentence, give_levels, harmless, lacks_first_files
 from .config_text import bare_lines, config_lines, not_back
 from .loss_text import cut_lines, lost_lines, replica_lines, slave_lines, timer_lines
@@ -17,8 +22,6 @@ from .verdict_text import NEXT_IN_USE, beyond_lines, error_lines, next_lines, st
 if TYPE_CHECKING:
     from ..store.audit.messages import Share, Tally
     from ..store.recover.predict import FileChange
-    from ..store.recover.recovery import Recovery
-    from ..store.repair.recheck import Unrepairable
     from ..store.session.apply import Applied
     from ..store.verify.judged import JudgedRecovery
     from .options import Common
@@ -74,8 +77,6 @@ def _wrong(title: str, seen: JudgedRecovery, rows: int | None, given: Given) -> 
 
 def beyond_repair(seen: JudgedRecovery, given: Given) -> list[Unrepairable]:
     """What stays wrong, if there is nothing left to do."""
-    from ..store.repair.recheck import EVERYTHING, unrepairable_of
-
     if not seen.recovery.recovered:
         return []
     return unrepairable_of(seen.verdict, seen.recovery.layout, EVERYTHING, given)
@@ -150,9 +151,6 @@ def _newer_writer(found: Recovery) -> str:
     """The version that wrote a store of which the broker's version, an older one, loses messages; "" if the broker's
     options are the reason, or if that version may have written the store.
     """
-    from ..store.broker.profiles import VERSIONS, profile_of
-    from ..store.settings.generation import generation_of
-
     if not found.prediction.lost.messages or found.prediction.case.by_options:
         return ""
     written = generation_of(found.layout)
@@ -232,8 +230,6 @@ def _messages(count: int) -> str:
 
 
 def _facts(found: Recovery) -> Iterator[str]:
-    from ..store.recover.recovery import facts_of
-
     for label, text in facts_of(found):
         yield f"  {label:<10} {text}"
 
@@ -244,8 +240,6 @@ def _change(change: FileChange) -> str:
 
 def _losses(found: Recovery, rows: int | None) -> list[str]:
     """A table of the messages that a start and the plan lose, by topic."""
-    from ..store.recover.recovery import lost_topics
-
     lost = lost_topics(found)
     if not lost:
         return []
@@ -300,8 +294,6 @@ def _groups(found: Recovery) -> list[str]:
 
 
 def _plan(found: Recovery, applied: Applied | None, rows: int | None, asking: bool) -> list[str]:
-    from ..store.session.journal import carried_out
-
     edits = carried_out(found.interrupted, found.plan)
     if not edits:
         return []

@@ -9,7 +9,9 @@ from ..store.broker.profiles import LMQ_OPTIONS
 from ..store.counted import counted
 from ..store.disk.broker_conf import CONFIG_V2, CONFIG_VERSION
 from ..store.findings.next_commands import NextCommand, going_on, next_commands, repair_command
+from ..store.repair.parts import QueueStoreKind, RepairPart
 from ..store.search.selection import queue_text
+from ..store.session.journal import carried_out
 from ..store.verify.verdict import first_sentence
 from .config_text import config_lines, not_back, still_lost_config
 from .plan_text import ROWS, CarriedOut, section, steps_text
@@ -60,8 +62,6 @@ def repair_text(
 
 def _writes_config(before: JudgedRepair) -> bool:
     """Whether config/ is to be mended, or moved out of a RocksDB: of a half moved one nobody knows what it had lost."""
-    from ..store.repair.parts import QueueStoreKind, RepairPart
-
     found = before.repair
     moved = found.request.kind is QueueStoreKind.FILES and not found.interrupted
     return moved or RepairPart.CONFIG in found.request.choice.parts
@@ -138,8 +138,6 @@ def _lost(found: Repair, rows: int | None) -> list[str]:
 
 
 def _edits(found: Repair, done: bool, rows: int | None) -> list[str]:
-    from ..store.session.journal import carried_out
-
     title = "What was done:" if done else "The plan:"
     edits = carried_out(found.interrupted, found.plan)
     return section(title, steps_text(edits, found.layout, rows is None), rows)

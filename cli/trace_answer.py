@@ -6,17 +6,16 @@ import sys
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..store.counted import counted
+from ..store.search.store import StoreReader
+from ..store.trace.trace import TraceQuestion, trace
 from .declared import Format
 from .options import Common, say
 from .plan_text import first_ones
 from .searched_text import scanning, searched_text
 from .terminal import page_of, time_text
-
-if TYPE_CHECKING:
-    from ..store.trace.trace import TraceQuestion
 
 Record = Mapping[str, Any]
 COLUMNS = (
@@ -35,9 +34,6 @@ _PLACE = 12
 
 def answer(store: Path, question: TraceQuestion, limit: int, common: Common) -> bool:
     """Print the answer; return whether a message was found. limit: number of messages. Raises Unreadable."""
-    from ..store.search.store import StoreReader
-    from ..store.trace.trace import trace
-
     common.open_output().check(COLUMNS)
     with StoreReader(store, common.config(), rate_bytes=common.rate) as opened, scanning(opened, common):
         question = question._replace(given=question.given.at(opened.layout))
