@@ -23,9 +23,9 @@ def export(stores: Stores, *, to: To, options: ExportOptions, spark: Spark, comm
 
     DIR gets part-….parquet files, which pandas, polars, DuckDB, Spark and others read as one table: every file has
     all columns, with their types. A new DIR appears complete or not at all; in an existing DIR the files appear one
-    by one. If the export is interrupted, run the same command again: it finishes the export or starts again. All
-    formats can be read by mqstore put --from. --format is the format of the files; the answer is one line, or with
-    --json one object.
+    by one. If the export is interrupted, run the same command again: it finishes the export or starts again; with a
+    time like -1d, exit code 5 may say that the export is finished now. All formats can be read by mqstore put
+    --from. --format is the format of the files; the answer is one line, or with --json one object.
 
     DIR must be new or empty, unless it holds an export: --append adds the selected messages as more files;
     --overwrite replaces all files at once, readers see the old or the new export; --since-last adds, for each

@@ -367,6 +367,26 @@ def test_an_append_that_is_killed_is_finished_once(tmp_path: Path) -> None:
         assert sorted(bodies(target)) == list("aabbcd"), f"again after {counted.steps[at]}"
 
 
+def test_an_append_of_other_times_or_stores_adds_nothing_after_it_has_finished_one(tmp_path: Path) -> None:
+    """The same command may mean other times (`--since -1d`), or other stores, when it is run again."""
+    root, old = prepared(tmp_path)
+    counted = CountingFiles()
+    shutil.copytree(old, tmp_path / "count")
+    options: dict[str, Any] = {"how": ExportHow(by_day=True), "until": str(1 << 50)}
+    exported(root, tmp_path / "count", Mode.APPEND, counted, since="1", **options)
+    sealed = counted.steps.index(("rename", "manifest.draft"))
+    for number, (roots, since) in enumerate([(root, "2"), ([root, put(tmp_path / "two", "1")], "1")]):
+        target = tmp_path / str(number) / "set"
+        shutil.copytree(old, target)
+        with pytest.raises(Killed):
+            exported(root, target, Mode.APPEND, KilledFiles(sealed + 2), since="1", **options)
+        with pytest.raises(Refused, match="is finished now"):
+            exported(roots, target, Mode.APPEND, since=since, **options)
+        assert sorted(bodies(target)) == list("aabbcd")
+        exported(root, target, Mode.APPEND, since="2", **options)
+        assert len(bodies(target)) == 10
+
+
 def test_another_command_finishes_first(tmp_path: Path) -> None:
     root, old = prepared(tmp_path)
     options: dict[str, Any] = {"how": ExportHow(by_day=True)}
