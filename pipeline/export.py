@@ -96,8 +96,10 @@ def export(
 
 
 def _is_same(what: Mapping[str, Any], finished: Mapping[str, Any], target: Path) -> bool:
-    """Whether an export that was finished is this one. Raises Refused if both may add the same messages: the same command
-    means other times (`--since -1d`), or other stores of a pattern, when it is run again.
+    """Whether an export that was finished is this one.
+
+    Raises Refused if both may add the same messages: the same command means other times (`--since -1d`), or other
+    stores of a pattern, when it is run again.
     """
     job = finished.get("job") or {}
     if job != what and job.get("mode") == what["mode"] == Mode.APPEND.value:
