@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...formats.derive import Ragged
 from ...formats.derive.ragged import Ints
+from ...formats.hashing_columns import crc31_column
 from ...formats.message_properties import ITEM_SEPARATOR, KEYS, NAME_VALUE_SEPARATOR, TAGS, UNIQ_KEY
 from ...formats.property_columns import PropertyItems, item_texts, with_items
 from ..columns import dictionary
@@ -147,6 +148,8 @@ def columns_of_rows(batch: pa.RecordBatch, reader: MessageReader) -> dict[str, A
         columns.setdefault("born_timestamp", reader.default("born_timestamp"))
         _pack_bodies(columns, table, raw=raw)
         _keep_wrong_crcs(columns, table)
+        if not _have_their_crcs(columns, table):
+            return None
         properties = _property_texts(table, batch.num_rows, reader)
         if _has_values(table, "born_host"):
             columns["born_host.ip"], columns["born_host.port"] = _hosts(table["born_host"])
@@ -210,6 +213,21 @@ def _keep_wrong_crcs(columns: dict[str, Any], table: dict[str, Any]) -> None:
     wrong = np.full(len(columns["body"]), NO_CRC, np.int64)
     wrong[rows] = [wrong_crc(columns["body"][row], known[row]) for row in rows.tolist()]
     columns["wrong_crc"] = wrong
+
+
+def _have_their_crcs(columns: dict[str, Any], table: dict[str, Any]) -> bool:
+    """Whether bodies that are texts have the checksums beside them, see `require_checksum`."""
+    import numpy as np
+    import pyarrow as pa
+
+    kind, bodies = table["body"].type, columns["body"]
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if "body_crc" not in table or not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+        return True
+    flags, wrong = columns.get("sys_flag", np.int64(0)), columns.get("wrong_crc", np.int64(NO_CRC))
+    known = _numbers(table["body_crc"], NO_CRC)
+    told = (known != NO_CRC) & (bodies.length > 0) & (flags & COMPRESSED == 0) & (wrong == NO_CRC)
+    return bool((crc31_column(bodies) == known)[told].all())
 
 
 def corrupted_rows(body_crc_ok: Any) -> Ints:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ...formats import message_properties as names
+from ...formats.hashing import crc31
 from ...formats.host import PORT_MAX, host_of
 from ...formats.message import PROPERTIES_BYTES_MAX
 from ...formats.sys_flag import COMPRESSION_MASK
@@ -15,6 +16,7 @@ from ..broker.topics import now_ms
 from ..errors import InvalidInput
 from ..log.message import FORMS
 from .new_message import (
+    COMPRESSED,
     COPIED,
     NO_TIME,
     NUMBER_LIMITS,
@@ -51,6 +53,22 @@ def is_corrupted(record: Mapping[str, Any]) -> bool:
     return record.get("body_crc_ok") is False
 
 
+def require_checksum(body: bytes, crc: object) -> None:
+    """Refuse a text that is not the body which had this checksum: some programs write bytes as a text that stands for
+    them. Not for a body that was compressed, which may be compressed in another way here. Raises InvalidInput.
+    """
+    if body and type(crc) is int and crc31(body) != crc:
+        shown = body[:_SHOWN_BYTES].decode("utf-8", "replace") + ("…" if len(body) > _SHOWN_BYTES else "")
+        raise InvalidInput(
+            f"body: not the body whose body_crc is {crc}: {shown!r}",
+            hint="JSON and CSV of other programs may have bytes as Base64, '[47 72]' or '\\xC3': write Parquet, or name"
+            " a column of Base64 body_base64; for a body that was changed leave out body_crc",
+        )
+
+
+_SHOWN_BYTES = 40
+
+
 class MessageReader:
     """Makes messages from JSON objects.
 
@@ -76,7 +94,10 @@ class MessageReader:
             return self.rejoined(record)
         if "inner_number" in record:
             return self.alone(record)
-        return self._with_compressed(record, _text(record, "body"))
+        message = self._with_compressed(record, _text(record, "body"))
+        if record.get("body_base64") is None and not is_corrupted(record) and not message.sys_flag & COMPRESSED:
+            require_checksum(message.body, record.get("body_crc"))
+        return message
 
     def with_body(self, record: Mapping[str, Any], body: bytes) -> NewMessage:
         """The message with the given stored body instead of the object's."""

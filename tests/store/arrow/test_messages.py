@@ -151,7 +151,7 @@ def test_corrupted_bodies(on_damage: str, kept: list[int], form: str, tmp_path: 
     """Told, counted, exit code 1; never stored as sound ones."""
     file, new = tmp_path / f"in.{form}", tmp_path / "new"
     crc = crc31(b"hello" * 20)
-    given = [row(flag=n, body_crc_ok=n != 1, body_crc=crc + n, store_timestamp=n) for n in range(3)]
+    given = [row(flag=n, body_crc_ok=n != 1, body_crc=crc + (n == 1), store_timestamp=n) for n in range(3)]
     if form == "parquet":
         pq.write_table(pa.Table.from_pylist(given), file)
     else:

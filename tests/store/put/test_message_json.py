@@ -95,3 +95,15 @@ def test_a_message_of_a_batch_is_a_record_of_its_own() -> None:
     flags = SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP | SysFlag.COMPRESSED | SysFlag.ZSTD | SysFlag.BORN_V6
     message = READER.message({**PLAIN, "inner_number": 1, "sys_flag": int(flags), "body_compression": "zstd"})
     assert (message.body, message.sys_flag) == (b"x", SysFlag.BORN_V6)
+
+
+@pytest.mark.parametrize("text", ["R3LDvMOfZQ==", "[47 72 C3 BC C3 9F 65]", "Gr\\xC3\\xBC\\xC3\\x9Fe"])
+def test_a_text_that_stands_for_the_bytes_of_a_body_is_refused(text: str) -> None:
+    """As other programs write them; only the checksum tells."""
+    crc = crc31("Grüße".encode())
+    with pytest.raises(InvalidInput, match=f"body: not the body whose body_crc is {crc}: .*body_base64"):
+        READER.message({**PLAIN, "body": text, "body_crc": crc})
+    for other in ({}, {"body_crc_ok": False, "body_crc": crc}, {"body_crc": None}, {"body_crc": crc31(text.encode())}):
+        assert READER.message({**PLAIN, "body": text, **other}).body == text.encode()
+    packed = {"body": text, "body_compression": "zlib", "body_crc": crc}
+    assert READER.message({**PLAIN, **packed}).sys_flag & SysFlag.COMPRESSED
