@@ -23,7 +23,9 @@ _ROWS = 1000
 _MORE_NUMBERS = ("inner_number", "batch_size", "body_crc")
 _OBJECTS = ("properties", "keys", "batch_record")
 _TRUTHS = ("raw", "after_damage", "body_crc_ok", "tombstone", "filler")
+_TRUTH = {"true": True, "false": False}
 _LARGEST_CELL = 256 << 20
+_QUOTES = "a cell that begins with a quote ends with one, before the comma; a file that was cut off may lack the end"
 
 
 def read_portions(source: str, note: Callable[[int], None]) -> Iterator[list[Line]]:
@@ -33,8 +35,9 @@ def read_portions(source: str, note: Callable[[int], None]) -> Iterator[list[Lin
     """
     csv.field_size_limit(_LARGEST_CELL)
     with opened(source) as descriptor, open(descriptor, encoding="utf-8", newline="", closefd=False) as text:
-        rows = csv.reader(_noted(text, note))
+        rows = csv.reader(_noted(text, note), strict=True)
         number = 0
+        names: list[str] = []
         portion: list[Line] = []
         try:
             names = next(rows, [])
@@ -49,6 +52,8 @@ def read_portions(source: str, note: Callable[[int], None]) -> Iterator[list[Lin
         except (ValueError, csv.Error, InvalidInput) as error:
             if portion:
                 yield portion
+            if isinstance(error, csv.Error):  # of the row that was read next
+                raise InvalidInput(f"row {number + bool(names)}: {error}", hint=_QUOTES) from None
             raise InvalidInput(f"row {number}: {error}") from None
         if portion:
             yield portion
@@ -77,7 +82,9 @@ def _value(name: str, cell: str) -> Any:
     if name in _OBJECTS:
         return _object(name, cell)
     if name in _TRUTHS:
-        return cell == "true"
+        if cell.lower() not in _TRUTH:
+            raise ValueError(f"{name}: neither true nor false: {cell!r}")
+        return _TRUTH[cell.lower()]
     if name.endswith("_timestamp"):
         return int(cell) if cell.lstrip("-").isdigit() else parse_time(cell, earliest_ms=-LATEST_MS)
     if name in NUMBER_LIMITS or name in _MORE_NUMBERS:

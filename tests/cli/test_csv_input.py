@@ -82,3 +82,33 @@ def test_csv_that_makes_no_sense(tmp_path: Path) -> None:
         result = run_here(["put", str(tmp_path / "new"), "--from", str(source)])
         assert result.code == 2 and said in result.stderr, result.stderr
         assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('topic,body\nt,"one"\nt,"two, and mo', "row 2: unexpected end of data"),
+        ('topic,body\nt,one\nt,"two\nt,three\nt,four\n', "row 2: unexpected end of data"),
+        ('topic,body\nt,one\nt,"two" and more\n', "row 2: ',' expected after '\"'"),
+    ],
+)
+def test_a_quote_that_is_not_closed_swallows_no_message(text: str, said: str, tmp_path: Path) -> None:
+    """As in a file that was cut off."""
+    source = tmp_path / "in.csv"
+    source.write_text(text)
+    result = run_here(["put", str(tmp_path / "new"), "--from", str(source)])
+    assert result.code == 2 and said in result.stderr and "begins with a quote" in result.stderr, result.stderr
+    assert len(stored(tmp_path / "new")) == 1
+
+
+def test_csv_with_the_truth_as_other_programs_write_it(tmp_path: Path) -> None:
+    """pandas writes True, spreadsheets TRUE."""
+    source = tmp_path / "in.csv"
+    source.write_text("topic,body,body_crc_ok\n" + "".join(f"t,b,{word}\n" for word in ("True", "TRUE", "true", "")))
+    mqstore("put", tmp_path / "sound", "--from", source)
+    assert len(stored(tmp_path / "sound")) == 4
+    for word, code in (("False", 1), ("FALSE", 1), ("0", 2), ("no", 2)):
+        source.write_text(f"topic,body,body_crc_ok\nt,b,{word}\n")
+        result = run_here(["put", str(tmp_path / "other"), "--from", str(source)])
+        said = "failed its checksum" if code == 1 else f"row 1: body_crc_ok: neither true nor false: '{word}'"
+        assert result.code == code and said in result.stderr, result.stderr
