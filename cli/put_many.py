@@ -238,7 +238,10 @@ class _Stream:
 
     def _has_corrupted(self, portion: NumberedRows) -> bool:
         names = portion.batch.schema.names
-        return CRC_OK in names and len(corrupted_rows(portion.batch.column(CRC_OK))) > 0
+        try:
+            return CRC_OK in names and len(corrupted_rows(portion.batch.column(CRC_OK))) > 0
+        except InvalidInput:
+            return True  # line by line, to name the row in the error
 
     def _append_columns(self, columns: dict[str, Any]) -> bool:
         """Append a batch of rows. Return False if a row is refused; then nothing was written."""

@@ -231,12 +231,18 @@ def _have_their_crcs(columns: dict[str, Any], table: dict[str, Any]) -> bool:
 
 
 def corrupted_rows(body_crc_ok: Any) -> Ints:
-    """The rows whose body failed its checksum, by the column `body_crc_ok`; none if there is no such column."""
+    """The rows whose body failed its checksum, by the column `body_crc_ok`; none if there is no such column.
+
+    Raises InvalidInput for values that are neither true nor false.
+    """
     import numpy as np
     import pyarrow as pa
 
-    if body_crc_ok is None or not pa.types.is_boolean(body_crc_ok.type):
+    if body_crc_ok is None or body_crc_ok.null_count == len(body_crc_ok):
         return np.zeros(0, np.int64)
+    if not pa.types.is_boolean(body_crc_ok.type):
+        value = body_crc_ok.drop_null()[0].as_py()
+        raise InvalidInput(f"column body_crc_ok: neither true nor false: {value!r}, of type {body_crc_ok.type}")
     return np.flatnonzero(~body_crc_ok.fill_null(True).to_numpy(zero_copy_only=False))
 
 

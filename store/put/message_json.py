@@ -49,8 +49,11 @@ def is_message(record: Mapping[str, Any]) -> bool:
 
 
 def is_corrupted(record: Mapping[str, Any]) -> bool:
-    """Whether the body failed its checksum where it was read."""
-    return record.get("body_crc_ok") is False
+    """Whether the body failed its checksum where it was read. Raises InvalidInput if that is neither true nor false."""
+    ok = record.get("body_crc_ok")
+    if ok is not None and not isinstance(ok, bool):
+        raise InvalidInput(f"body_crc_ok: neither true nor false: {ok!r}")
+    return ok is False
 
 
 def require_checksum(body: bytes, crc: object) -> None:

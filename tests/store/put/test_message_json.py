@@ -53,6 +53,8 @@ def test_numbers_beyond_their_bits_are_named(name: str, limits: tuple[int, int])
         ("topic", 7, "topic: not text: 7"),
         ("born_host", 7, "born_host: not ip:port: 7"),
         ("unique_key", "", "no unique key"),
+        ("body_crc_ok", 0, "body_crc_ok: neither true nor false: 0"),
+        ("body_crc_ok", "false", "body_crc_ok: neither true nor false: 'false'"),
         ("inner_messages", {}, "inner_messages: not a list of objects"),
     ],
 )
