@@ -140,7 +140,7 @@ def schema_of(path: Path, form: str) -> pa.Schema:
         raise _error_of(error, path, form) from error
     except pa.ArrowInvalid as error:
         raise InvalidInput(f"not a {form} file: {error}", path=path) from None
-    schema = schema_as_read(schema)
+    schema = schema_as_read(schema, path)
     for name, value in _path_values(path).items():
         if name not in schema.names:
             schema = schema.append(pa.field(name, value.type))

@@ -38,7 +38,7 @@ def as_read(batch: pa.RecordBatch, path: Path) -> pa.RecordBatch:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    schema, arrays = schema_as_read(batch.schema), list[pa.Array]()
+    schema, arrays = schema_as_read(batch.schema, path), list[pa.Array]()
     if schema.equals(batch.schema):  # which keeps the rows of a batch without a column, too
         return batch
     for column, array in zip(batch.schema, batch.columns, strict=True):
@@ -56,10 +56,13 @@ def as_read(batch: pa.RecordBatch, path: Path) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def schema_as_read(schema: pa.Schema) -> pa.Schema:
-    """The columns of `as_read`."""
+def schema_as_read(schema: pa.Schema, path: Path) -> pa.Schema:
+    """The columns of `as_read`. Raises InvalidInput for two of one name."""
     import pyarrow as pa
 
+    for name in schema.names:
+        if len(schema.get_all_field_indices(name)) > 1:
+            raise InvalidInput(f"two columns have the name {name}", path=path, hint="rename or drop one of them")
     return pa.schema([column.with_type(_type_as_read(column)) for column in schema])
 
 

@@ -122,6 +122,29 @@ def test_a_text_column_whose_bodies_are_others_names_the_row(tmp_path: Path) -> 
     assert [row["body"].encode() for row in stored(tmp_path / "bytes")] == texts
 
 
+@pytest.mark.parametrize("values", [pa.array([None, 0], pa.int8()), pa.array([None, "false"])])
+def test_a_truth_that_is_none_is_refused(values: pa.Array, tmp_path: Path) -> None:
+    """A body that is known to be damaged would become a sound one."""
+    table = pa.table({"topic": ["t"] * 2, "body": ["b"] * 2, "body_crc_ok": values})
+    source = write(table, tmp_path / "in.parquet")
+    result = run_here(["put", str(tmp_path / "new"), "--from", str(source)])
+    assert result.code == 2 and "line 2: body_crc_ok: neither true nor false" in result.stderr, result.stderr
+    assert len(stored(tmp_path / "new")) == 1
+    result = run_here(["pipeline", "import", str(source), "--to", str(tmp_path / "other")])
+    assert result.code == 2 and "column body_crc_ok: neither true nor false" in result.stderr, result.stderr
+    assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize("names", [["topic", "body", "extra", "extra"], ["topic", "body", "body", "extra"]])
+@pytest.mark.parametrize("suffix", ["parquet", "arrow"])
+def test_two_columns_of_one_name_are_refused(suffix: str, names: list[str], tmp_path: Path) -> None:
+    source = write(pa.table([pa.array(["x"])] * 4, names=names), tmp_path / f"in.{suffix}")
+    for words in (["put", str(tmp_path / "new"), "--from"], ["pipeline", "import", "--to", str(tmp_path / "new")]):
+        result = run_here([*words, str(source)])
+        assert result.code == 2 and f"two columns have the name {names[2]}" in result.stderr
+        assert not (tmp_path / "new").exists()
+
+
 def test_what_is_no_such_file(tmp_path: Path) -> None:
     for suffix in ("parquet", "arrow"):
         source = tmp_path / f"in.{suffix}"
