@@ -8,7 +8,7 @@ pread(2): a fault in a mapped page that the disk does not return would kill the 
 
 Only regular files are opened: opening a FIFO waits for a writer that may never come, and opening a device may have
 side effects. At a limited rate, as beside a running broker, the page cache is left unchanged: cached pages stay,
-other pages are read and dropped again.
+other pages are read and dropped again. Where nobody tells which pages are cached (`_is_cached`), none is dropped.
 """
 
 from __future__ import annotations
@@ -127,26 +127,43 @@ def read_keeping_cache(descriptor: int, buffer: memoryview, offset: int) -> int:
 
 
 def _cached(descriptor: int, begin: int, pages: int) -> bytes:
-    """One byte per page from byte `begin` on: 1 if the page is in the cache, else 0.
+    """One byte per page from byte `begin` on: 1 if the page is in the cache or may be, else 0.
 
-    The kernel answers only the owner of a file and root; for anybody else all pages count as not cached.
+    mincore(2) tells only the owner of a file and root. Anybody else asks page by page (`_is_cached`).
     """
-    nothing = bytes(pages)
     status = os.fstat(descriptor)
-    may_ask = os.geteuid() in (0, status.st_uid)
-    pages = min(pages, -(-(status.st_size - begin) // _PAGE))
-    if not may_ask or pages <= 0:
-        return nothing
+    size = status.st_size or os.lseek(descriptor, 0, os.SEEK_END)  # a device has none in its status
+    pages = min(pages, -(-(size - begin) // _PAGE))
+    if pages <= 0:
+        return b""
+    if os.geteuid() not in (0, status.st_uid):
+        return bytes(_is_cached(descriptor, begin + page * _PAGE) for page in range(pages))
     import ctypes
 
     libc, size = _libc(), pages * _PAGE
     address = libc.mmap(None, size, mmap.PROT_READ, mmap.MAP_SHARED, descriptor, begin)
     if address == ctypes.c_void_p(-1).value:
-        return nothing
+        return b"\1" * pages
     flags = ctypes.create_string_buffer(pages)
     failed = libc.mincore(address, size, flags)
     libc.munmap(address, size)
-    return nothing if failed else bytes(flag & 1 for flag in flags.raw)
+    return b"\1" * pages if failed else bytes(flag & 1 for flag in flags.raw)
+
+
+def _is_cached(descriptor: int, at: int) -> bool:
+    """Whether the page at byte `at` can be read without waiting for the disk. Also where the file system cannot tell:
+    a page that is kept costs less than a page that a broker needs and no longer finds.
+    """
+    without_waiting = getattr(os, "RWF_NOWAIT", None)
+    if without_waiting is None:
+        return True
+    try:
+        os.preadv(descriptor, [bytearray(1)], at, without_waiting)  # one page: a kernel may begin to read what is asked
+    except BlockingIOError:
+        return False
+    except (OSError, RuntimeError):  # the latter where Python was built without the call
+        return True
+    return True
 
 
 @cache

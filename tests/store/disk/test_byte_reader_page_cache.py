@@ -62,6 +62,29 @@ def test_read(tmp_path: Path, offset: int, size: int) -> None:
     assert (cached(path) == before).all()
 
 
+@pytest.mark.parametrize("told", [True, False])
+def test_read_of_a_file_of_another_user(
+    told: bool, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """mincore does not tell such a reader. Where its file system does not, either, all pages stay."""
+    path = tmp_path_factory.mktemp("disk") / "file"
+    path.write_bytes(bytes(16 * PIECE - 77))
+    leave(path, 1, 4, 5, 9)
+    before, owner = cached(path), path.stat().st_uid
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    with path.open("rb") as file:
+        try:
+            os.preadv(file.fileno(), [bytearray(1)], PIECE, os.RWF_NOWAIT)
+        except OSError:
+            told = False
+        if not told:
+            monkeypatch.setattr(os, "RWF_NOWAIT", 1 << 30)
+        assert read_keeping_cache(file.fileno(), memoryview(bytearray(16 * PIECE)), 0) == 16 * PIECE - 77
+    after = cached(path)
+    assert not (before & ~after).any()
+    assert (after == before).all() or not told
+
+
 def test_verify(tmp_path: Path) -> None:
     """What of log, queues and index was in memory for a broker is when they have been checked."""
     root = stores.unpack("5.3.3-killed-page", tmp_path)
