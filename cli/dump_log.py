@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..store.errors import NotFound
+from ..store.errors import NotFound, Refused
 from .file_kinds.chunks import Chunk, NonRecordRange, Record, RecordPiece
 
 if TYPE_CHECKING:
+    from ..store.disk.layout import Layout
     from ..store.inspect.recognise import Recognised
     from ..store.log.commit_log import Batch, CommitLog, Extent
     from ..store.log.message import Message
@@ -81,12 +82,32 @@ def commit_log(
     if selection.topic is not None:
         selection = selection.of_queues(Layout.open(what.path, common.config()) if what.kind == STORE else None)
     logs = open_logs(what, common)
+    if what.kind == STORE:
+        _check_log(Layout.open(what.path, common.config()), common)
     total = sum(log.queue.size for log in logs)
     with common.progress("reading", total) as progress:
         for log in logs:
             yield from _items(log, what, at, raw, selection, progress)
             if len(logs) > 1:
                 log.queue.close()
+
+
+def _check_log(layout: Layout, common: Common) -> None:
+    """Warn if a directory of the log that had files is missing. Raises Missing, Refused if the log itself is missing,
+    so that its messages are.
+    """
+    from ..store.broker.snapshot import lacks_log
+
+    if not lacks_log(layout):
+        return
+    from ..store.plan.normalize import refuse_to_read  # rare, and it imports much
+
+    try:
+        refuse_to_read(layout)
+    except Refused as error:
+        if not layout.commit_log_files().files:
+            raise
+        common.warn(str(error))
 
 
 def _items(

@@ -7,14 +7,16 @@ It stands above all packages of store, because it combines several of them.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from .broker.snapshot import lacks_log
 from .counted import counted
 from .disk.broker_conf import BrokerConfig
 from .disk.byte_reader import at_rate
 from .disk.layout import Layout
-from .errors import InvalidInput, Unsupported
+from .errors import InvalidInput, Refused, Unsupported
 from .search import store as search_store
 
 if TYPE_CHECKING:
@@ -81,7 +83,8 @@ class Store(search_store.StoreReader):
         topics: names or shell patterns; none means all. since ≤ store time < until: text as for `--since`, ms since
         1970, or a datetime; a UserWarning says how many files of a large log are not read although times in it are
         doubtful. where: a condition in RocketMQ's filter language. on_damage: for a range that cannot be read: `warn`
-        (DamageWarning), `raise` or `skip`. Raises InvalidInput, Unreadable, Corrupted.
+        (DamageWarning), `raise` or `skip`; a log that is missing as a whole always raises Missing or Refused. Raises
+        InvalidInput, Unreadable, Corrupted.
 
         >>> with Store(path) as store:
         ...     [message.keys for message in store.messages("orders", where="@queue_id = 0")][:2]
@@ -90,10 +93,26 @@ class Store(search_store.StoreReader):
         from .log.batch import messages
         from .search.log_search import selected
 
+        self._check_log(on_damage)
         batches = selected(
             self, topics=topics, since=since, until=until, where=where, on_damage=on_damage, crc=True, inner=True
         )
         return (message for batch in batches for message in messages(batch))
+
+    def _check_log(self, on_damage: OnDamage) -> None:
+        """Tell that a directory of the log that had files is missing. Raises Missing, Refused if the log is missing."""
+        if not lacks_log(self.layout):
+            return
+        from .plan.normalize import refuse_to_read  # rare, and it imports much
+        from .search.log_search import DamageWarning
+
+        try:
+            refuse_to_read(self.layout)
+        except Refused as error:
+            if on_damage == "raise" or not self.has_log:
+                raise
+            if on_damage == "warn":
+                warnings.warn(str(error), DamageWarning, stacklevel=3)
 
     def timers(self, now_ms: int | None = None, note: Callable[[str], None] = lambda _: None) -> Timers:
         """Timer messages: when due, whether delivered, cancelled or never delivered, for a broker started at `now_ms`.
@@ -132,6 +151,7 @@ class Store(search_store.StoreReader):
         except ImportError as error:
             hint = "pip install 'mqstore[arrow]'"
             raise Unsupported("this needs pyarrow", hint=hint) from error
+        self._check_log(on_damage)
         return reader(self, fields, topics=topics, since=since, until=until, where=where, on_damage=on_damage)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:

@@ -28,7 +28,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 from pyarrow import fs
 
-from ..broker.snapshot import Snapshot, directories_without_files
+from ..broker.snapshot import lacks_log
 from ..counted import counted
 from ..disk.broker_conf import BrokerConfig
 from ..disk.byte_reader import COMPRESSED, Unread
@@ -214,26 +214,18 @@ _BLOCKS = 8
 
 def open_log(root: str, config: BrokerConfig) -> CommitLog:
     """Open the commit log of a store. Raises Missing, NotAStore, Unsupported (no file has a name of a log file; a
-    DLedger log in object storage), Unreadable, and Refused if a directory that had files is missing.
+    DLedger log in object storage), Unreadable, and Refused if the log had files and has none, or a directory of it.
     """
     if is_uri(root):
         _refuse_dledger(root, config)
         return _require_readable_names(CommitLog(RemoteFiles(root)))
     layout = Layout.open(root, config)
-    _refuse_lost_directory(layout)
-    return _require_readable_names(commit_log_of(layout))
+    log = _require_readable_names(commit_log_of(layout))
+    if lacks_log(layout):  # rare, so this module, which looks at whole stores, is imported only here
+        from ..plan.normalize import refuse_to_read
 
-
-def _refuse_lost_directory(layout: Layout) -> None:
-    """Raise Missing or Refused if messages of the log are missing and nothing else would show that."""
-    directories, bare = layout.commit_log_directories, directories_without_files(layout)
-    missing = [directory for directory in directories if not directory.is_dir()]
-    if missing and len(bare) in (0, len(directories)):
-        raise Missing(f"no {missing[0].name} here", path=missing[0].parent)
-    if bare:  # rare, so this module, which looks at whole stores, is imported only here
-        from ..plan.normalize import refuse_lost_directory
-
-        refuse_lost_directory(Snapshot.as_read(layout))
+        refuse_to_read(layout)
+    return log
 
 
 def _refuse_dledger(root: str, config: BrokerConfig) -> None:

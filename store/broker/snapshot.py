@@ -285,6 +285,11 @@ def directories_without_files(layout: Layout) -> list[Path]:
     return [path for path in paths if not list_entries(path)]
 
 
+def lacks_log(layout: Layout) -> bool:
+    """Whether the log, or one of its directories, has no file: nothing else would show that messages are missing."""
+    return not layout.commit_log_files().files or bool(directories_without_files(layout))
+
+
 def _of_older_log(layout: Layout, dledger: Path) -> Iterator[Path]:
     """The directories of the plain log that a DLedger log continues, if its first file is not at position 0."""
     first = next((entry for entry in list_entries(dledger) if start_of(entry.name) is not None), None)

@@ -22,7 +22,7 @@ from ..disk.file_queue import LARGEST_FILE_BYTES, NAME_DIGITS, MappedFileQueue, 
 from ..disk.files import Edit, Files, reach
 from ..disk.layout import DLEDGER_PREFIX, Layout
 from ..disk.lock import holder
-from ..errors import Refused, from_os_error
+from ..errors import Missing, Refused, from_os_error
 from ..findings.next_commands import (
     Given,
     NextCommand,
@@ -300,6 +300,16 @@ def _can_have_expired(layout: Layout, newest_ms: int) -> bool:
     return ran_ms >= newest_ms + options_of(layout).reserved_ms
 
 
+def refuse_to_read(layout: Layout) -> None:
+    """Refuse a store that `lacks_log` if it had one. Raises Missing, Refused, Unreadable."""
+    snapshot, missing = Snapshot.as_read(layout), [one for one in layout.commit_log_directories if not one.is_dir()]
+    if not layout.commit_log_files().files:
+        refuse_lost_log(snapshot)
+        if missing:
+            raise Missing(f"no {missing[0].name} here", path=missing[0].parent)
+    refuse_lost_directory(snapshot)
+
+
 def refuse_lost_directory(snapshot: Snapshot, replica: str = "") -> None:
     """Refuse if a missing part of the log may lie in a directory that is not mounted. replica: as in `refuse_lost_log`.
     Raises Refused, and for a wrong replica Missing, NotAStore, Unsupported.
@@ -486,15 +496,10 @@ def check_kinds(edits: Iterable[Edit]) -> None:
 
 def traces_of_log(snapshot: Snapshot) -> str:
     """Return what still names messages, "" for nothing. Raises Unreadable."""
-    if has_queues(snapshot):
+    if any(snapshot.queues.values()) or any(snapshot.batch_queues.values()):
         return "full queues"
     named = any(file.header.end_physical_offset > 0 for file in stored_files(snapshot.index))
     return "a full index" if named else ""
-
-
-def has_queues(snapshot: Snapshot) -> bool:
-    """Whether some queue has files."""
-    return any(snapshot.queues.values()) or any(snapshot.batch_queues.values())
 
 
 def _of_one_log(snapshot: Snapshot, entries: list[DirectoryEntry]) -> tuple[list[DirectoryEntry], list[Edit]]:

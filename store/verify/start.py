@@ -15,9 +15,10 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..broker.snapshot import lacks_log
 from ..counted import counted
 from ..disk.workers import beside
-from ..errors import StoreError
+from ..errors import Missing, Refused, StoreError
 from ..findings.findings import Finding
 from ..log.commit_log import Batch, Extent
 from ..session.journal import HalfStore, InterruptedChange, left_over
@@ -280,7 +281,7 @@ def start_beside(context: VerifyContext, groups: frozenset[str]) -> Iterator[Non
     reason = why_not(context)
     if GROUP not in groups or reason is not None:
         layout = context.store.layout
-        found = list(unfinished_change(os.fspath(layout.root), left_over(layout))) if GROUP in groups and reason else []
+        found = list(_without_prediction(layout)) if GROUP in groups and reason else []
         context.start = lambda: Predicted(found, reason or "")
         yield
         return
@@ -289,6 +290,21 @@ def start_beside(context: VerifyContext, groups: frozenset[str]) -> Iterator[Non
     with beside(asked, worth=_worth_a_process(layout)) as start:
         context.start = start
         yield
+
+
+def _without_prediction(layout: Layout) -> Iterator[Finding]:
+    """Yield what keeps a store from its start or its recovery and shows without a prediction."""
+    root = os.fspath(layout.root)
+    yield from unfinished_change(root, left_over(layout))
+    if lacks_log(layout):
+        from ..plan.normalize import refuse_to_read  # rare, and it imports much
+
+        try:
+            refuse_to_read(layout)
+        except Missing:  # a broker makes the directory
+            return
+        except Refused as error:
+            yield Finding.of("I-187", root, f"recovery is not possible yet: {error}")
 
 
 def _worth_a_process(layout: Layout) -> bool:

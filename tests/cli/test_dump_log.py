@@ -52,6 +52,28 @@ def test_a_place_behind_the_end_is_told(below: str, options: list[str], store: P
     assert not run_here(["dump", str(store / below), "--at", "0", "--count", "1", *options]).stderr
 
 
+@pytest.mark.parametrize("empty", [False, True])
+def test_a_log_that_is_not_there_is_no_empty_one(empty: bool, tmp_path: Path) -> None:
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    shutil.rmtree(root / "commitlog")
+    if empty:
+        (root / "commitlog").mkdir()
+    out, err, code = run_here(["dump", str(root), "--format", "ndjson"])
+    assert (code, out) == (5, "")
+    assert "no commit log, but full queues: is the path wrong, or a disk not mounted?" in err
+
+
+def test_a_disk_of_the_log_that_is_not_mounted_is_told(tmp_path: Path) -> None:
+    root = stores.unpack("5.3.3-multipath-killed", tmp_path)
+    config = stores.config("5.3.3-multipath-killed", root)
+    (root / "d1").rename(tmp_path / "away")
+    sets = [word for name, value in config.items() for word in ("--set", f"{name}={value}")]
+    out, err, code = run_here(["dump", str(root), "--format", "ndjson", *sets])
+    assert code == 0
+    assert out
+    assert "d1/commitlog is not there: is a disk not mounted?" in err
+
+
 def test_single_files_and_copies_are_the_log(store: Path, tmp_path: Path) -> None:
     """In their place, elsewhere, and without the name that tells where they begin."""
     offsets = _offsets(_messages())

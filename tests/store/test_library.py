@@ -17,7 +17,7 @@ import pytest
 import mqstore
 from mqstore import Batch, DamageWarning, Store, StoreError
 from mqstore.formats.consume_queue import UNIT
-from mqstore.store.errors import Corrupted, InvalidInput, NotFound
+from mqstore.store.errors import Corrupted, InvalidInput, Missing, NotFound, Refused
 
 from .. import stores
 from .session.test_undo import everything
@@ -105,6 +105,38 @@ def test_damage_is_told(store: Unpack) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             assert opened.to_arrow("topic", on_damage="skip").read_all().num_rows == rows > 0
+
+
+@pytest.mark.parametrize("empty", [False, True])
+def test_a_log_that_is_not_there_is_no_empty_one(empty: bool, clean: Path) -> None:
+    """Its disk may not be mounted."""
+    shutil.rmtree(clean / "commitlog")
+    if empty:
+        (clean / "commitlog").mkdir()
+    with Store(clean) as store:
+        for read in (store.messages, store.to_arrow):
+            with pytest.raises(Refused, match="no commit log, but full queues: is the path wrong, or a disk"):
+                read(on_damage="skip")
+    for part in ("consumequeue", "index"):
+        shutil.rmtree(clean / part)
+    with Store(clean) as store:
+        if empty:
+            assert [*store.messages()] == []
+        else:
+            with pytest.raises(Missing, match="no commitlog here"):
+                store.messages()
+
+
+def test_a_disk_of_the_log_that_is_not_mounted_is_told(store: Unpack, tmp_path: Path) -> None:
+    root = store("5.3.3-multipath-killed")
+    config = stores.config("5.3.3-multipath-killed", root)
+    (root / "d1").rename(tmp_path / "away")
+    with Store(root, config) as opened:
+        with pytest.warns(DamageWarning, match="d1/commitlog is not there: is a disk not mounted"):
+            read = opened.messages()
+        assert [*read]
+        with pytest.raises(Refused, match="is a disk not mounted"):
+            opened.messages(on_damage="raise")
 
 
 def test_what_a_disk_does_not_give_is_damage(store: Unpack, tmp_path: Path) -> None:

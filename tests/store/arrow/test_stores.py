@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -233,6 +234,13 @@ def test_a_log_whose_files_all_have_other_names_is_refused(remote: bool, storage
     for path in (root / "commitlog").iterdir():
         path.unlink()
     (root / "commitlog" / "lost+found").mkdir()
+    if remote:
+        open_log(place, BrokerConfig()).queue.close()
+        return
+    with pytest.raises(Refused, match="no commit log, but full queues"):
+        open_log(place, BrokerConfig())
+    shutil.rmtree(root / "consumequeue")
+    shutil.rmtree(root / "index")
     open_log(place, BrokerConfig()).queue.close()
 
 
@@ -294,5 +302,9 @@ def test_a_log_none_of_whose_disks_is_mounted(tmp_path: Path) -> None:
     for disk in ("d1", "d2", "d3"):
         (root / disk).rename(tmp_path / disk)
     (root / "d1/commitlog").mkdir(parents=True)
+    with pytest.raises(Refused, match="no commit log, but full queues: is the path wrong, or a disk not mounted"):
+        open_log(str(root), config)
+    shutil.rmtree(root / "consumequeue")
+    shutil.rmtree(root / "index")
     with pytest.raises(Missing, match="no commitlog here"):
         open_log(str(root), config)

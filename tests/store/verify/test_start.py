@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from mqstore.store.findings.next_commands import cure_of
 from mqstore.store.search.store import StoreReader
 from mqstore.store.session.journal import MOVES, InterruptedChange
 from mqstore.store.verify.context import Scope, VerifyContext
+from mqstore.store.verify.run import verify
 from mqstore.store.verify.start import GROUP, predict, refused_by_config, start_beside, unfinished_change, why_not
 
 from ...stores import unpack
@@ -23,6 +25,26 @@ from .mutations.timer import Timer
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A sound store."""
     return unpack("5.3.3-clean", tmp_path_factory.mktemp("start"))
+
+
+@pytest.mark.parametrize("empty", [False, True])
+def test_a_quick_run_tells_that_the_log_is_not_there(empty: bool, tmp_path: Path) -> None:
+    """So it does in a run that predicts nothing."""
+    root = unpack("5.3.3-clean", tmp_path)
+    shutil.rmtree(root / "commitlog")
+    if empty:
+        (root / "commitlog").mkdir()
+    for scope in (Scope(quick=True), Scope(topic="orders")):
+        found = {one.code: one.message for one in verify(root, scope, now_ms=NOW_MS).findings}
+        assert "no commit log, but full queues: is the path wrong, or a disk not mounted?" in found["I-187"]
+
+
+def test_a_quick_run_tells_that_all_queues_are_gone(tmp_path: Path) -> None:
+    root = unpack("5.3.3-clean", tmp_path)
+    shutil.rmtree(root / "consumequeue")
+    (found,) = (one for one in verify(root, Scope(quick=True), now_ms=NOW_MS).findings if one.code == "I-114")
+    assert "consumequeue is missing" in found.message
+    assert found.count > 1
 
 
 @pytest.mark.parametrize(
