@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from .broker.snapshot import lacks_log
@@ -16,7 +17,7 @@ from .counted import counted
 from .disk.broker_conf import BrokerConfig
 from .disk.byte_reader import at_rate
 from .disk.layout import Layout
-from .errors import InvalidInput, Refused, Unsupported
+from .errors import InvalidInput, NotFound, Refused, Unsupported
 from .search import store as search_store
 
 if TYPE_CHECKING:
@@ -54,8 +55,26 @@ class Store(search_store.StoreReader):
     def message(self, topic: str, queue_id: int, queue_offset: int) -> Message:
         """One message by its place in a queue; in a batch queue, one of the messages inside a record.
 
-        Raises NotFound, also if the unit is damaged.
+        If the queue cannot be read or has no unit of the message, the log is scanned as by `get`, with a UserWarning.
+        Raises NotFound.
         """
+        try:
+            return self._message_of_queue(topic, queue_id, queue_offset)
+        except NotFound as error:
+            if self.has_compaction_queues(topic):  # a scan answers with the next message that is left
+                raise
+            missing = error
+        from .search.find import find
+        from .search.selection import Selection
+
+        asked, notes = Selection(topic=topic, queue_id=queue_id), list[str]()
+        with suppress(NotFound):
+            for found in find(self, asked, offset=queue_offset, count=1, note=notes.append):
+                _warn(notes)
+                return found.message
+        raise missing
+
+    def _message_of_queue(self, topic: str, queue_id: int, queue_offset: int) -> Message:
         if self.has_batch_queues(topic):
             from .search.queue_search import batch_message
 
@@ -64,10 +83,16 @@ class Store(search_store.StoreReader):
             return self.message_of_unit(queue, queue_offset)
 
     def offset_at(self, topic: str, queue_id: int, time_ms: int) -> int:
-        """The queue offset that a broker answers for a time. Raises NotFound if there is no such queue."""
-        from .search.queue_search import queue_offset_at
+        """The queue offset that a broker answers for a time.
 
-        return queue_offset_at(self, topic, queue_id, time_ms)
+        If the queue cannot be read, the log is scanned, with a UserWarning. Raises NotFound if there is no such queue.
+        """
+        from .search.find import offset_at
+
+        notes = list[str]()
+        found = offset_at(self, topic, queue_id, time_ms, note=notes.append)
+        _warn(notes)
+        return found
 
     def messages(
         self,
@@ -181,9 +206,16 @@ class Store(search_store.StoreReader):
         queues = [*self.queue_summaries, *self.batch_summaries]
         queues.sort(key=lambda queue: (queue.topic, queue.queue_id))
         count, end = counted(len(queues), "queue"), self.log_end.position
-        title = f"{self.layout.root}: {count}, log ends at {end}"
+        why = "" if queues else f" ({self.queues_unread})"
+        title = f"{self.layout.root}: {count}{why}, log ends at {end}"
         rows = [(q.topic, q.queue_id, q.min_offset, q.max_offset) for q in queues]
         return table_html(title, ("topic", "queue", "min offset", "max offset"), rows)
+
+
+def _warn(notes: Sequence[str]) -> None:
+    """Warn the caller of a method of what is worth knowing about its answer."""
+    for text in notes:
+        warnings.warn(text, UserWarning, stacklevel=3)
 
 
 def recovery(

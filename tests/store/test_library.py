@@ -202,8 +202,32 @@ def test_a_unit_that_points_elsewhere_is_no_message(clean: Path) -> None:
     data = bytearray(queue.read_bytes())
     data[: UNIT.sizeof()] = UNIT.build({"physical_offset": other, "size": 100, "tags_code": 0})
     queue.write_bytes(data)
-    with Store(clean) as opened, pytest.raises(NotFound, match="its unit points elsewhere"):
-        opened.message("orders", 0, 0)
+    with Store(clean) as opened, pytest.warns(UserWarning) as told:
+        assert opened.message("orders", 0, 0).position != other
+    assert "points at a message of logs/0: left out" in str(told[0].message)
+    with Store(clean) as opened, warnings.catch_warnings(record=True), pytest.raises(NotFound, match="no message 99"):
+        opened.message("orders", 0, 99)
+
+
+@pytest.mark.parametrize("gone", ["consumequeue", "consumequeue/orders", "units"])
+def test_a_message_without_a_queue_unit_is_found_in_the_log(gone: str, clean: Path) -> None:
+    """With a warning, as by `get`; what is not in the log is not found."""
+    with Store(clean) as opened:
+        wanted, end = opened.message("orders", 0, 21).to_json(), opened.offset_at("orders", 0, 1 << 50)
+    queue = min((clean / "consumequeue" / "orders" / "0").iterdir())
+    if gone == "units":
+        data, begin = queue.read_bytes(), 21 * UNIT.sizeof()
+        queue.write_bytes(data[:begin] + bytes(len(data) - begin))
+    else:
+        shutil.rmtree(clean / gone)
+    with Store(clean) as opened:
+        with pytest.warns(UserWarning, match="scanning the log"):
+            assert opened.message("orders", 0, 21).to_json() == wanted
+        with warnings.catch_warnings(record=True), pytest.raises(NotFound):
+            opened.message("orders", 0, 99)
+        with pytest.warns(UserWarning, match="the log|do not count"):
+            assert opened.offset_at("orders", 0, 1 << 50) == (21 if gone == "units" else end)
+        assert ("0 queues (there are no consume queues)" in str(opened._repr_html_())) == (gone == "consumequeue")
 
 
 def test_a_path_and_options_by_name_will_do(clean: Path) -> None:
