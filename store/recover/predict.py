@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
@@ -34,9 +33,10 @@ from ..columns import rows_of
 from ..disk.byte_reader import refusing
 from ..disk.file_queue import MappedFileQueue, file_name
 from ..disk.layout import Layout
-from ..errors import InvalidInput, Missing, NotFound
+from ..errors import InvalidInput, NotFound
 from ..index.read import sizes_of
 from ..inspect.timer_records import DeliveredTimers
+from ..log.batch import Extent, ExtentKind
 from ..log.commit_log import Batch
 from ..plan.observer import GroupLoss
 from ..queues.batches import SparseUnits, sparse_units
@@ -45,8 +45,8 @@ from ..queues.references import commit_log_of
 from ..queues.start import ExtState, QueueState
 from ..queues.start_rocksdb import StartedQueue
 from ..queues.units import Units, is_valid
-from ..search.queue_search import open_log
-from ..settings.read import EPOCH_FILE, ConfigFile, read_config_file, read_epochs
+from ..search.queue_search import is_usual, open_log
+from ..settings.read import BACKUP, EPOCH_FILE, ConfigFile, read_config_file, read_epochs, read_if_there
 from ..start.config import ConfigStart
 from ..start.dledger import index_directory
 from ..start.outcome import Outcome
@@ -90,12 +90,13 @@ class CompactedMessages:
 
     @cached_property
     def upto(self) -> int:
-        """The queue offset up to which the queue may be compacted, -1 for none. Raises Unreadable."""
-        with suppress(Missing):
-            file = read_config_file(self._layout.compaction_log.parent / POSITION_CHECKPOINT, POSITION_CHECKPOINT)
-            offsets = {(row.get("topic"), row.get("queue_id")): int(row.get("offset", -1)) for row in file.records()}
-            if file.problem is None:
-                return offsets.get(self._queue, -1)
+        """The queue offset up to which the table that a broker reads says the queue is compacted. Raises Unreadable."""
+        path = self._layout.compaction_log.parent / POSITION_CHECKPOINT
+        for each in (path, path.with_name(path.name + BACKUP)):
+            file = read_if_there(each, POSITION_CHECKPOINT)
+            if file is not None and file.problem is None:
+                rows = ((row.get("topic"), row.get("queue_id"), row.get("offset", -1)) for row in file.records())
+                return next((int(offset) for *queue, offset in rows if QueueId(*queue) == self._queue), -1)
         return _UNKNOWN
 
     @cached_property
@@ -114,18 +115,27 @@ class CompactedMessages:
         return _by_offset(3, (columns(units[is_valid(units)]) for units in parts))
 
     @cached_property
-    def kept(self) -> Ints:
-        """(queue offset, store time) of records, int64[2, n], by offset."""
-        log = open_log(self._layout, *self._queue)
+    def kept(self) -> tuple[Ints, int]:
+        """(queue offset, store time) of records, int64[2, n], by offset; `upto`, or what the log says if it has later
+        records that are compacted: a broker writes the table behind the files, and does not force it to the disk.
+        """
+        log, parts = open_log(self._layout, *self._queue), list[Ints]()
+        highest, upto, behind_zeros = -1, self.upto, False
         with log.queue:
-            found = (each.columns for each in log.scan(crc=False, reuse=True) if isinstance(each, Batch))
-            names = ("queue_offset", "store_timestamp")
-            return _by_offset(2, (np.stack([each.ints(name) for name in names]) for each in found))
+            for item in log.scan(crc=False, reuse=True):
+                if isinstance(item, Batch):
+                    parts.append(np.stack([item.columns.ints(name) for name in ("queue_offset", "store_timestamp")]))
+                    if behind_zeros and highest > self.upto:  # the last file that compaction wrote ends in zeros
+                        upto = int(parts[-1][0][0]) - 1
+                    highest = max(highest, int(parts[-1][0].max()))
+                missing = isinstance(item, Extent) and item.kind is ExtentKind.MISSING
+                behind_zeros = behind_zeros if missing else isinstance(item, Extent) and is_usual(log, item)
+        return _by_offset(2, parts), upto
 
     @property
     def last(self) -> int:
         """The log only takes messages with a higher queue offset; -1: all of them."""
-        return max(int(part[0].max(initial=-1)) for part in (self.named, self.kept))
+        return max(int(part[0].max(initial=-1)) for part in (self.named, self.kept[0]))
 
     def lacks(self, offset: Ints, store_time: Ints) -> Flags:
         """bool[n]: no pull returns the message, and compaction has not left it out. To be called with the messages of
@@ -137,10 +147,11 @@ class CompactedMessages:
         bare[named] = self.named[2][row[named]] == 0
         if (free | named & ~bare).all() and (self.named[1][row] == store_time)[named].all():
             return np.zeros(len(offset), np.bool_)
-        row, kept = rows_of(self.kept[0], offset)
-        never = ~kept & (bare | ~named & ((offset > self.upto) | (self.last < 0)))
+        (kept_offset, kept_time), upto = self.kept
+        row, kept = rows_of(kept_offset, offset)
+        never = ~kept & (bare | ~named & ((offset > upto) | (self.last < 0)))
         both = np.flatnonzero(kept)
-        same = self.kept[1][row[both]] == store_time[both]
+        same = kept_time[row[both]] == store_time[both]
         others = both[: 0 if self._own else np.append(np.flatnonzero(same), len(both))[0]]
         self._own |= bool(same.any())
         if len(others) >= min(FEWEST_OTHERS, len(both)):  # of a deleted topic: those come first

@@ -122,6 +122,27 @@ def test_positions_that_are_cut_are_taken_from_their_bak(root: Path) -> None:
     assert loads(path.read_text()) == loads(backup.decode())
 
 
+@pytest.mark.parametrize("table", ['{"queueOffsetMap":{"state_0":90,"state_1":265}}', '{"queueOffsetMap":{}}', "xx"])
+def test_a_position_that_is_older_than_the_compacted_files_hides_nothing(table: str, tmp_path: Path) -> None:
+    """A broker writes it behind the files, and does not force it: no message is lost that they leave out."""
+    root = stores.unpack("5.3.3-compaction", tmp_path)
+    kept = {path: path.read_bytes() for path in (root / "compaction").glob("compaction*/*/*/*")}
+    for name in ("position-checkpoint", "position-checkpoint.bak"):
+        (root / "compaction" / name).write_text(table)
+    for _ in range(2):  # before and after what is made of a table that cannot be read
+        assert analyze(Layout.open(root, CONFIG), "5.3").prediction.hidden == 0
+        repaired(root, CONFIG, COMPACTION)
+        assert {path: path.read_bytes() for path in (root / "compaction").glob("compaction*/*/*/*")} == kept
+
+
+def test_a_file_behind_the_compacted_ones_that_is_lost_is_not_compacted(tmp_path: Path) -> None:
+    """With the right position; the messages are made anew of the commit log."""
+    root = stores.unpack("5.3.3-compaction", tmp_path)
+    for path in (root / "compaction").glob("compaction*/state/0/*1680"):
+        path.unlink()
+    assert analyze(Layout.open(root, CONFIG), "5.3").prediction.hidden > 0
+
+
 SEVERAL = "5.3.3-compaction-killed"
 """A store with files that follow one another."""
 
