@@ -41,6 +41,7 @@ from ..settings.options import BrokerOption, options_of
 from ..settings.read import FILES, WHOLE, ConfigSummary, read_config_file, summaries_of, summary_of
 from ..settings.rocksdb import InForce, in_force
 from ..start.log import Switches, start_file
+from ..tiered.segments import is_of_tier
 
 _WALKED_BYTES = 64 << 20
 """The compaction queues of a topic are walked if they have at most this many bytes together."""
@@ -256,7 +257,7 @@ class Description:
 def describe(layout: Layout) -> Description:
     """Describe a store by a bounded part of its bytes. Raises Unreadable, InvalidInput."""
     generation = generation_of(layout)
-    foreign = list(layout.foreign)
+    foreign = [entry for entry in layout.foreign if not is_of_tier(Path(entry.path).name)]
     notes: list[str] = []
     found, storage = _queues(layout, foreign, notes)
     queues = sorted(found, key=lambda queue: queue.directory)

@@ -43,8 +43,8 @@ from ..settings.options import options_of
 from ..settings.parse import CONFIG_VALUE
 from ..settings.rocksdb import SECOND
 from ..start.config import delay_progress
-from ..start.config_load import DELAYS, TOPICS, config_rules
-from ..tiered.segments import MEMBERS, open_segments, tiered_roots
+from ..start.config_load import DELAYS, TIERED, TOPICS, config_rules
+from ..tiered.segments import MEMBERS, is_of_tier, open_segments, tiered_roots
 from .config_files import (
     ConfigTables,
     FileFault,
@@ -375,7 +375,8 @@ _QUEUE, _LOG = "CONSUME_QUEUE", "COMMIT_LOG"
 class FlatFile(NamedTuple):
     """One tiered file: what the metadata says of it, and the segment files that are there.
 
-    source: the metadata file. path: BROKER/TOPIC/QUEUE. segments: metadata rows by position, without deleted ones.
+    source: the metadata file. path: BROKER/TOPIC/QUEUE. segments: metadata rows by position, without deleted ones;
+    none for files on this machine that the metadata does not have.
     deleted: their base offsets. there: length of each segment file by base offset, None without a directory on this
     machine.
     """
@@ -397,7 +398,7 @@ class FlatFile(NamedTuple):
 
 
 def flat_files(context: VerifyContext) -> list[FlatFile]:
-    """Return the tiered files of the metadata, read once per run. Raise Unreadable."""
+    """Return the tiered files of the metadata and of this machine, read once per run. Raise Unreadable."""
     return context.kept("tiered files", lambda: list(_flat_files(context)))
 
 
@@ -420,6 +421,15 @@ def _flat_files(context: VerifyContext) -> Iterator[FlatFile]:
         deleted = {s["base_offset"] for s in found if s.get("status") == _DELETED}
         directory = directories[0] if directories else Path(path) / kind
         yield FlatFile(source, path, kind, directory, used, frozenset(deleted), there)
+    known = {(path, kind) for _, path, kind in rows}
+    for place in (one for root in roots for kind in (_LOG, _QUEUE) for one in sorted(root.glob(f"*_*/*/*/*/{kind}"))):
+        path = "/".join(place.parts[-4:-1])
+        if (path, place.name) not in known and is_of_tier(place.parts[-5]):
+            with open_segments(place) as files:
+                there = {file.start: file.size for file in files.files}
+            if there:
+                source = os.fspath(context.store.layout.config / TIERED)
+                yield FlatFile(source, path, place.name, place, [], frozenset(), there)
 
 
 @counted_by_file(before, "I-153")
@@ -452,6 +462,11 @@ def tiered_segments_are_there(context: VerifyContext) -> Iterator[FileFault]:
         if away:
             text = f"{counted(away, 'tiered segment')}: not on this machine"
             context.unread.append(f"{text} (--set tieredStoreFilePath=DIR)")
+        return
+    if not any(file.segments or file.deleted for file in files):
+        count = counted(sum(len(file.there or ()) for file in files), "tiered segment is", "tiered segments are")
+        text = f"{count} there, but {TIERED} has none of them: a broker with a tiered store writes over them"
+        yield FileFault(os.fspath(files[0].directory), text, Severity.FATAL)
         return
     for file in files:
         for text in _odd_segments(file):

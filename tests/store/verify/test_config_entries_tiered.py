@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.disk.layout import Layout
 from mqstore.store.findings.findings import Finding
+from mqstore.store.inspect.description import describe
 from mqstore.store.search.store import StoreReader
 from mqstore.store.verify.config_entries import tiered_segments_are_there
 from mqstore.store.verify.context import Scope, VerifyContext
@@ -70,6 +72,23 @@ def test_what_is_wrong_with_segments(store: Path) -> None:
         str(log): f"broker-a/orders/1: the segment at {int(last.name[8:])} has {size - 1} bytes, "
         f"the metadata says {size}",
     }
+
+
+def test_metadata_that_are_gone(store: Path) -> None:
+    """A broker begins the tiered files anew, over the segments that are there."""
+    config = store / "config"
+    for path in config.glob("tieredStoreMetadata.json*"):
+        path.unlink()
+    verdict, (found,) = told(store)
+    assert (found.code, found.severity.name, verdict.status.value) == ("I-157", "FATAL", "damaged")
+    assert found.message.endswith("has none of them: a broker with a tiered store writes over them")
+
+
+def test_a_queue_that_the_metadata_do_not_have(store: Path) -> None:
+    shutil.copytree(tiered.queue_path(store, 0, "COMMIT_LOG"), tiered.queue_path(store, 7, "COMMIT_LOG"))
+    (found,) = told(store)[1]
+    assert found.path == str(tiered.queue_path(store, 7, "COMMIT_LOG"))
+    assert found.message.startswith("broker-a/orders/7: the segment at 0 is not in the metadata")
 
 
 def test_the_last_segment_may_be_longer(store: Path) -> None:
@@ -144,3 +163,8 @@ def test_a_quick_run_does_not_read_them(store: Path) -> None:
     with StoreReader(store) as opened:
         verdict = verify(opened, Scope(quick=True), now_ms=NOW_MS)
     assert verdict.unread and "I-159" not in {finding.code for finding in verdict.findings}
+
+
+def test_clusters_of_segments_are_not_foreign(store: Path) -> None:
+    (store / "stray_dir").mkdir()
+    assert [Path(entry.path).name for entry in describe(Layout.open(store)).foreign] == ["stray_dir"]
