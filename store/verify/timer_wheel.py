@@ -30,8 +30,8 @@ from .queue_state import queue_bounds
 from .register import after
 from .timer_log import Slots, TimerColumns, TimerFiles, of_timer, timer_columns, timer_files
 
-_LOOK = "mqstore dump {path}"
-"""Next command about entries between which no repair chooses."""
+_FILED_TWICE = ": a start after a kill leaves it so, and so does a slave while it runs; nothing is damaged"
+"""Why two entries name one message, if they are alike."""
 
 
 @of_timer("I-120")
@@ -278,38 +278,37 @@ def slots_count_their_entries(context: VerifyContext) -> None:
 
 @of_timer("I-137")
 def no_message_waits_twice(context: VerifyContext) -> None:
-    """Check that no record is named by two waiting entries, not counting entries that cancel."""
+    """Check that no record is named by two waiting entries, not counting entries that cancel. Of entries that are alike
+    none is damaged: brokers file messages again. Of others one may name the wrong record.
+    """
     files, found = timer_files(context), chains(context)
     entries = files.log.entries
-    rows = np.flatnonzero(found.reached & ~entries.deletes)
-    named, count = np.unique(entries.offset_py[rows], return_counts=True)
-    twice = named[count > 1]
-    if not len(twice):
-        return
-    row = int(rows[entries.offset_py[rows] == twice[0]][-1])
-    file = files.log.file_of(int(entries.position[row]))
-    assert file is not None
-    text = f"the message at {twice[0]} waits in more than one entry and is delivered twice"
-    usual = _read_again(named, count > 1)
-    context.findings.add(
-        "I-137",
-        file.path,
-        text + (": a start after a kill leaves it so" if usual else " (B34)"),
-        offset=int(entries.position[row]) - file.start,
-        length=UNIT_BYTES,
-        count=int((count - 1).sum()),
-        severity=Severity.WARNING if usual else None,
-        repair=_LOOK if len(twice) > 1 else None,  # a single one may be a damaged entry
-    )
-
-
-def _read_again(named: Ints, twice: Flags) -> bool:
-    """Return whether the newest waiting messages wait twice, but not all: a killed broker was started again.
-
-    named: log positions of the messages that wait, in order. twice: bool, which of them wait twice.
-    """
-    first, last = np.flatnonzero(twice)[[0, -1]]
-    return bool(first > 0 and twice[first : last + 1].all() and len(named) > 1)
+    waits = entries.take(np.flatnonzero(found.reached & ~entries.deletes))
+    order = np.lexsort((waits.position, waits.offset_py))
+    waits = waits.take(order)
+    again = np.append(False, waits.offset_py[1:] == waits.offset_py[:-1])[: len(order)]
+    same = np.ones(len(order), np.bool_)
+    for column in (waits.size_py, waits.topic_hash, np.where(waits.rolled, NOWHERE, waits.tick_ms)):
+        same[1:] &= column[1:] == column[:-1]
+    for rows, why, severity, repair in (
+        (again & same, _FILED_TWICE, Severity.WARNING, ""),
+        (again & ~same, "; these entries differ: one of them may be damaged", None, None),
+    ):
+        if not rows.any():
+            continue
+        position = int(waits.position[rows][0])
+        file = files.log.file_of(position)
+        assert file is not None
+        context.findings.add(
+            "I-137",
+            file.path,
+            f"the message at {waits.offset_py[rows][0]} waits in more than one entry and is delivered twice{why}",
+            offset=position - file.start,
+            length=UNIT_BYTES,
+            count=int(rows.sum()),
+            severity=severity,
+            repair=repair,
+        )
 
 
 def _report(

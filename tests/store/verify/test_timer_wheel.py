@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from mqstore.formats import rocksdb_store
 from mqstore.formats.derive.ragged import Flags, Ints
-from mqstore.formats.timer_log import UNIT_BYTES
+from mqstore.formats.timer_log import UNIT, UNIT_BYTES
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.checkpoint import TimerCheck
 from mqstore.store.findings.catalogue import Severity
@@ -25,10 +25,12 @@ from mqstore.store.timer.wheel import Ticks
 from mqstore.store.verify.context import Scope
 from mqstore.store.verify.run import verify
 from mqstore.store.verify.timer_wheel import linked_by_a_start
+from mqstore.store.verify.verdict import Status
 
 from ... import stores
 from ...database_mishaps import put
 from .mutations import NOW_MS, copied, original
+from .mutations.edit import overwrite, set_field
 from .mutations.timer import Timer
 
 _NAME = "5.3.3-timer-clean"
@@ -114,6 +116,34 @@ def test_a_time_read_that_is_before_what_a_start_goes_back_to(read_ms: int, time
     timer.set_check("last_read_time_ms", read_ms)
     (finding,) = [found for found in _all_told(timer) if found.code == "I-132"]
     assert finding.message == f"last_read_time_ms is {read_ms}: a start delivers again what the wheel has delivered"
+
+
+def test_alike_entries_of_one_message_are_no_damage(timer: Timer) -> None:
+    """Each time it has caught up with its master a slave files some messages again, three seconds later."""
+    slot, rows = _longest(timer)
+    file, at = timer.log_files[-1], timer.log.end - timer.log.files[-1].start
+    places, before = [], _position(timer, rows[0])
+    for number, row in enumerate((rows[0], rows[2])):
+        path, offset = timer.place(row)
+        unit = UNIT.parse(path.read_bytes()[offset : offset + UNIT_BYTES])
+        unit.prev_pos = before
+        unit.curr_write_time += 3000
+        unit.delayed_time -= 3000
+        places.append(at + number * UNIT_BYTES)
+        overwrite(file, places[-1], UNIT.build(unit))
+        before = timer.log.end + number * UNIT_BYTES
+    timer.set_slot(slot, "last_pos", before)
+    timer.set_slot(slot, "num", int(timer.slots.num[slot]) + 2)
+    with StoreReader(timer.store) as store:
+        verdict = verify(store, now_ms=NOW_MS)
+    (finding,) = [f for f in verdict.findings if f.code == "I-137"]
+    assert (finding.severity, finding.count, finding.repair) == (Severity.WARNING, 2, "")
+    assert verdict.status is Status.CLEAN
+    assert "nothing is damaged" in finding.message
+
+    set_field(file, places[0], UNIT, "hash_code_of_real_topic", 1)
+    found = {f.severity: f.count for f in _all_told(timer) if f.code == "I-137"}
+    assert found == {Severity.WARNING: 1, Severity.ERROR: 1}
 
 
 class _Counted(TimerEntries):
