@@ -73,8 +73,7 @@ def timer_lines(found: Recovery) -> list[str]:
     if timers is None or timers.harmless:
         return lines
     why = f" ({', '.join(timers.bugs)})" if timers.bugs else ""
-    waiting = counted(timers.pending, "waiting timed message", "waiting timed messages", form=",")
-    lines += ["", f"Of {waiting}{why}:"]
+    lines += ["", f"Timed messages, {timers.pending:,} of them waiting{why}:"]
     if timers.never_fired:
         lines.append(f"  {timers.never_fired:>9,}  would never fire")
     if timers.fired_twice:

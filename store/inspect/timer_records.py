@@ -10,7 +10,7 @@ one that a broker has after its start (spec 4.9). If a start cannot be predicted
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, Self
 
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 
 _DIGITS = 18
+_AT_ONCE = 1 << 10
+"""Records read at once."""
 
 
 class TimerRecords(Rows):
@@ -149,11 +151,11 @@ class Scanned:
         return found
 
 
-def timer_records(log: CommitLog) -> Scanned:
-    """Scan the log for timer messages; queues are not needed. Raises Unreadable."""
+def timer_records(log: CommitLog, start: int | None = None) -> Scanned:
+    """Scan the log for timer messages, from log position `start` on; queues are not needed. Raises Unreadable."""
     found = Scanned()
     parts: tuple[list[TimerRecords], ...] = ([], [], [])
-    for item in log.scan(crc=False, reuse=True):
+    for item in log.scan(start=start, crc=False, reuse=True):
         if isinstance(item, Extent):
             if item.kind in DAMAGED:
                 found.damage = item.position
@@ -184,9 +186,11 @@ def _timer_masks(batch: Batch) -> tuple[Flags, Flags, Flags]:
 
 @dataclass
 class DeliveredTimers:
-    """What a log shows of a timer: what waits, up to when it has delivered. The log is read once, on demand."""
+    """What a log shows of a timer: what waits, up to when it has delivered. All is read once, on demand."""
 
     store: StoreReader
+    _from: dict[int, Scanned] = field(default_factory=dict, repr=False)
+    """The timer messages behind a log position."""
 
     @property
     def ticks(self) -> Ticks:
@@ -197,6 +201,34 @@ class DeliveredTimers:
     def scanned(self) -> Scanned:
         """All timer messages of the log. Raises Unreadable."""
         return timer_records(self.store.log)
+
+    def recent(self, wheel: WheelPosition, chained: Chained, unread_at: int) -> Scanned:
+        """Return the timer messages that a broker with this wheel may deliver once too often, and what it delivered.
+
+        unread_at: position of the first message that it reads from the queue. What was delivered since `wheel.read_ms`
+        lies behind that time in the log: of older files only the records that entries name are read. Raises Unreadable.
+        """
+        log, entries = self.store.log, chained.entries
+        start = self._file_of(wheel.read_ms, unread_at)
+        found = self._from[start] = self._from.get(start) or timer_records(log, start)
+        done_ms = 0 if found.came_out is None else int(found.came_out.out_ms.max())
+        fires = chained.fires_ms != NOWHERE
+        places, count = np.unique(entries.offset_py[fires], return_counts=True)
+        due = np.isin(places, entries.offset_py[fires & (entries.tick_ms <= done_ms)])
+        places = places[((count > 1) | due) & (places < start)]
+        parts = [found.requested] if found.requested is not None else []
+        for first in range(0, len(places), _AT_ONCE):
+            batch = log.records(places[first : first + _AT_ONCE])
+            rows = batch.take(_timer_masks(batch)[0])
+            parts.insert(0, TimerRecords.of(rows))
+        return replace(found, requested=TimerRecords.concat(parts) if parts else None)
+
+    def _file_of(self, time_ms: int, position: int) -> int:
+        """Return where the file of the log begins that has both the first record stored at a time and a position."""
+        log = self.store.log
+        first = log.records(np.array([file.start for file in log.files], np.int64))
+        older = (first.columns.ints("store_timestamp") < time_ms) & (first.position <= position)
+        return int(first.position[older].max(initial=log.min_offset))
 
     @cached_property
     def newest_ms(self) -> int:
@@ -262,10 +294,11 @@ class TimerFacts:
 
     group: number of the message of a record. delivered: message → positions of its records in real topics. fires_ms:
     when the wheel has the record next, NOWHERE for never; rolled: then it is only rolled; cancelling: then it acts as a
-    cancel message. tick_ms: the tick of its newest entry, NOWHERE without one. unread: its entry names too few bytes,
-    or bytes behind the end of the log: a broker finds no message there. in_queue: a broker has still to read it from
-    the timer topic's queue. cut_off: a broker that starts cuts the log before it. damage: as in `Scanned`. poison: the
-    queue offset where a broker's reading gets stuck, since TIMER_OUT_MS is no number there (B35), or None.
+    cancel message. times: how often it fires, by its entries and by the queue. tick_ms: the tick of its newest entry,
+    NOWHERE without one. unread: its entry names too few bytes, or bytes behind the end of the log: a broker finds no
+    message there. in_queue: a broker has still to read it from the timer topic's queue. cut_off: a broker that starts
+    cuts the log before it. damage: as in `Scanned`. poison: the queue offset where a broker's reading gets stuck, since
+    TIMER_OUT_MS is no number there (B35), or None.
     """
 
     records: TimerRecords
@@ -274,6 +307,7 @@ class TimerFacts:
     group: Ints
     delivered: dict[int, list[int]]
     fires_ms: Ints
+    times: Ints
     rolled: Flags
     tick_ms: Ints
     cancelling: Flags
@@ -318,6 +352,8 @@ def facts_of(records: TimerRecords, scanned: Scanned, wheel: WheelPosition, know
     if wheel.queue_end is not None:
         in_queue &= records.queue_offset < wheel.queue_end
     bad = records.queue_offset[in_queue & (records.out_ms == NO_NUMBER)]
+    named = np.sort(entries.offset_py[waits])
+    times = np.searchsorted(named, records.position, "right") - np.searchsorted(named, records.position, "left")
     return TimerFacts(
         records,
         wheel,
@@ -325,6 +361,7 @@ def facts_of(records: TimerRecords, scanned: Scanned, wheel: WheelPosition, know
         group,
         out,
         _values_at(known_to.fires_ms[waits], next_, of_waiting),
+        times + in_queue,
         (magic & MAGIC_ROLL) != 0,
         _values_at(entries.tick_ms, newest, of_any),
         (magic & (MAGIC_ROLL | MAGIC_DELETE)) == MAGIC_DELETE,
@@ -454,7 +491,7 @@ def _after_start(outcome: Outcome, store: StoreReader, now_ms: int) -> WheelPosi
     wheel = WheelPosition(ticks, read_ms=ticks.oldest_ms(now_ms), log_end=outcome.log_end)
     if state is not None:
         wheel.last_read_ms = state.check.last_read_time_ms
-        wheel.read_ms = state.read_time_ms
+        wheel.read_ms = max(state.read_time_ms, wheel.read_ms)
         wheel.queue_offset = state.queue_offset
         wheel.timer_log_end = state.log_end
         wheel.add(np.arange(len(state.wheel), dtype=np.int64), state.wheel)

@@ -26,13 +26,14 @@ from ..disk.checkpoint import read_timer_check
 from ..errors import StoreError
 from ..log.commit_log import RecordPlaces, batches
 from ..search.queue_search import note_loss_in
-from ..search.store import Note, StoreReader
+from ..search.store import Note, StoreReader, silent
 from ..settings.rocksdb import TimersKept, timers_kept
 from ..timer.read import NO_NUMBER, NOWHERE, TimerEntries
 from .timer_records import (
     BY_KEY,
     BY_TOPIC,
     Chained,
+    DeliveredTimers,
     Scanned,
     TimerFacts,
     TimerRecords,
@@ -286,6 +287,22 @@ def timers(
     return found
 
 
+def delivered_again(delivered: DeliveredTimers, now_ms: int, started: Outcome, unread_at: int) -> list[Timer]:
+    """Return the messages with `Timer.again` after this start, for timers in the wheel; of old log files only what may
+    be one of them is read. unread_at: position of the first message read from the queue. Raises Unreadable.
+    """
+    wheel = wheel_of(delivered.store, now_ms, silent, started)
+    chained = entries_of(delivered.store, wheel)
+    scanned = delivered.recent(wheel, chained, unread_at)
+    if scanned.requested is None:
+        return []
+    facts = facts_of(scanned.requested, scanned, wheel, chained)
+    cancels = Cancels(facts, delivered.store, now_ms)
+    often = np.bincount(facts.group, facts.times)[facts.group] + np.isin(facts.group, list(facts.delivered))
+    rows = facts.messages((facts.records.cancels.length <= 0) & (often > 1))
+    return [row for each in rows if (row := _row(facts, cancels, each, now_ms)).again]
+
+
 def _note_chain_ends(chained: Chained, note: Note) -> None:
     if chained.cut:
         leads = counted(chained.cut, "slot of the wheel leads", "slots of the wheel lead")
@@ -314,12 +331,13 @@ def _row(facts: TimerFacts, cancels: Cancels, rows: Ints, now_ms: int) -> Timer:
         row.next_timestamp = int(facts.fires_ms[waits[-1]])
     row.state, row.reason = _state(facts, rows)
     at_once = facts.wheel.in_rocksdb and bool(facts.in_queue[rows].any()) and out_ms <= now_ms
-    row.again = row.state in WAITING and bool(row.delivered or (at_once and len(waits)))
+    twice = bool(at_once and len(waits)) if facts.wheel.in_rocksdb else facts.times[rows].sum() > 1
+    row.again = row.state in WAITING and bool(row.delivered or twice)
     if row.delivered:
         row.state, row.reason = TimerMessageState.DELIVERED, ""
     cancelled, why_not = cancels.of(row.topic, row.unique_key, facts.slot(last), row.delivered != [])
     if cancelled and not at_once:
-        row.state, row.reason = TimerMessageState.CANCELLED, ""
+        row.state, row.reason, row.again = TimerMessageState.CANCELLED, "", False
     elif why_not and row.state in WAITING:
         row.reason = why_not
     due = row.deliver_timestamp

@@ -33,7 +33,7 @@ from ..broker.snapshot import QueueId
 from ..counted import counted
 from ..disk.file_queue import MappedFile, MappedFileQueue
 from ..inspect.timer_records import DeliveredTimers
-from ..inspect.timers import WAITING, TimerMessageState, in_database, timers
+from ..inspect.timers import WAITING, TimerMessageState, delivered_again, in_database, timers
 from ..queues.references import commit_log_of
 from ..queues.start_rocksdb import StartedQueue
 from ..queues.units import FileUnits, is_pre_fill, is_valid
@@ -184,11 +184,11 @@ _READ_AGAIN_MAX = 10_000
 
 @dataclass(frozen=True)
 class TimerLoss:
-    """Timed messages after a start. pending: with a good entry in the timer log, not due when the broker last read.
-    loops: ticks whose chain leads to itself when it is continued. stuck_at: queue offset in the timer topic behind
-    which nothing is read, None if nothing blocks it. too_late: never fired only because the start comes so late that it
-    reads the wheel from a later tick on. by_chance: of these, messages read from the queue, which may fire in time
-    after all (spec 04, 4.9).
+    """Timed messages after a start. pending: with a good entry in the timer log, not due when the broker last read, and
+    not delivered. fired_twice: also delivered ones that come again. loops: ticks whose chain leads to itself when it is
+    continued. stuck_at: queue offset in the timer topic behind which nothing is read, None if nothing blocks it.
+    too_late: never fired only because the start comes so late that it reads the wheel from a later tick on. by_chance:
+    of these, messages read from the queue, which may fire in time after all (spec 04, 4.9).
     """
 
     pending: int = 0
@@ -295,16 +295,19 @@ def timer_loss(outcome: Outcome, now_ms: int, delivered: DeliveredTimers) -> Tim
     late = own & (reached | again)
     if late.any():
         late &= delivered.late(entries, since_ms, now_ms)
-    twice = int((own & reached & again & ~late).sum())
+    reread = bool((own & reached & again & ~late).any())
+    twice = delivered_again(delivered, now_ms, outcome, _unread_at(queue, state.queue_offset))
+    done = sum(bool(row.delivered) and row.next_timestamp is not None for row in twice)
     forgotten = _without_entry(outcome, state, queue, entries, offset, since_ms, delivered)
     too_late = int(late.sum()) + (unread := _unread_late(outcome, state, queue, entries, now_ms, delivered))
     never = int((own & ~reached & ~again).sum()) + forgotten + too_late
     stuck = _stuck_at(outcome, state, queue)
     bugs = ["B31"] if loops else []
     bugs += [bug] if never > too_late and (bug := _why_never(outcome, state, entries)) else []
-    bugs += ["B34"] if twice else []
+    bugs += ["B34"] if reread else []
     bugs += ["B35"] if stuck is not None else []
-    return TimerLoss(int(own.sum()) + forgotten + unread, never, twice, loops, stuck, too_late, unread, bugs)
+    pending = int(own.sum()) - done + forgotten + unread
+    return TimerLoss(pending, never, len(twice), loops, stuck, too_late, unread, bugs)
 
 
 def _unread_late(
@@ -473,6 +476,14 @@ def _queue_offsets(queue: StartedQueue, places: Ints) -> Ints:
         inside = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
         found[order[np.repeat(low, count) + inside]] = np.repeat(first + used, count)
     return found
+
+
+def _unread_at(queue: StartedQueue, offset: int) -> int:
+    """Return the position of the message at a queue offset, a place behind all others for the end of the queue."""
+    for _, units in _queue_windows(queue, max(offset, queue.min_offset)):
+        if len(places := units["physical_offset"][is_valid(units)]):
+            return int(places[0])
+    return np.iinfo(np.int64).max
 
 
 def _queue_windows(queue: StartedQueue, begin: int) -> Iterator[tuple[int, Structs]]:

@@ -19,13 +19,14 @@ from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.checkpoint import read_timer_check
 from mqstore.store.disk.layout import Layout
 from mqstore.store.inspect.timer_records import DeliveredTimers
+from mqstore.store.inspect.timers import timers
 from mqstore.store.log.batch import Batch, Extent
 from mqstore.store.log.commit_log import CommitLog
 from mqstore.store.log.message import Mark
 from mqstore.store.queues.references import commit_log_of
 from mqstore.store.queues.rocksdb import RocksDb
 from mqstore.store.recover.broker_bugs import TimerLoss, timer_loss
-from mqstore.store.search.store import StoreReader
+from mqstore.store.search.store import StoreReader, silent
 from mqstore.store.start.config_load import TIMER_CHECK
 from mqstore.store.start.outcome import Outcome
 from mqstore.store.start.simulate import simulate
@@ -79,7 +80,7 @@ def test_slots_that_were_never_used_lead_nowhere(tmp_path: Path) -> None:
         os.truncate(path, size)
     layout = Layout.open(root, BrokerConfig(stores.config("5.3.3-timer-clean", root)))
     found = loss_of(simulate(Snapshot.of(layout), profile_of("5.3.3")), SOON_MS)
-    assert found is not None and found.harmless
+    assert found == TimerLoss(fired_twice=12)  # what was delivered comes again
 
 
 def test_an_empty_last_file(tmp_path: Path) -> None:
@@ -107,9 +108,9 @@ def test_a_message_that_was_rolled_or_cancelled_is_not_counted_for_each_record(t
 
 @pytest.mark.parametrize("kind", ["check_missing", "check_master_zero"])
 def test_a_lost_timercheck(kind: str, tmp_path: Path) -> None:
-    """B34: the whole queue is read again on top of a good wheel."""
+    """B34: the whole queue is read again on top of a good wheel. A message that is cancelled stays so."""
     found = after_a_start(kind, tmp_path)
-    assert found.fired_twice == found.pending > 40 and found.bugs == ["B34"]
+    assert 40 < found.fired_twice <= found.pending + 1 and found.bugs == ["B34"]
 
 
 @pytest.fixture(scope="module")
@@ -155,8 +156,9 @@ def test_a_time_read_that_is_still_to_come(whole: Layout, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("read_ms", [0, 1, -1, 1000, -(1 << 63)])
 def test_a_time_read_that_is_long_past(read_ms: int, whole: Layout, tmp_path: Path) -> None:
-    """A start goes back seven days at most."""
-    assert with_time_read(whole, read_ms, SOON_MS, tmp_path).harmless
+    """A start goes back seven days at most, and delivers again what is due since then."""
+    found = with_time_read(whole, read_ms, SOON_MS, tmp_path)
+    assert not found.unfired and found.fired_twice == 12
 
 
 def test_a_time_that_is_no_number(tmp_path: Path) -> None:
@@ -198,14 +200,28 @@ def test_a_broker_without_a_timer(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", [n for n in ("5.1.4-timer-killed", "5.3.3-timer-killed") if n in stores.NAMES])
 def test_what_a_killed_broker_fires_twice(name: str, tmp_path: Path) -> None:
-    """After a real restart the wheel leads to two entries for as many messages as was said."""
+    """After a real restart the wheel leads to two entries for as many messages as was said, besides one that had been
+    delivered.
+    """
     root = stores.unpack(name, tmp_path)
     outcome = simulate(Snapshot.of(Layout.open(root)), profile_of(name[:3]))
     found = loss_of(outcome, SOON_MS)
     slots = stores.truth(f"{name}-restarted")["timer_files"]["slots"]
     entries = Counter(e["offset_py"] for slot in slots for e in slot["chain"])
     assert found is not None
-    assert found.fired_twice == sum(count > 1 for count in entries.values()) > 0
+    assert found.fired_twice - 1 == sum(count > 1 for count in entries.values()) > 0
+
+
+@pytest.mark.parametrize("name", [n for n in stores.NAMES if "-timer-" in n and "rocks" not in n])
+def test_inspect_counts_the_same(name: str, tmp_path: Path) -> None:
+    root = stores.unpack(name, tmp_path)
+    config = BrokerConfig({key: str(value) for key, value in stores.config(name, root).items()})
+    layout = Layout.open(root, config)
+    outcome = simulate(Snapshot.of(layout), profile_of(name[:3]), now_ms=SOON_MS)
+    found = loss_of(outcome, SOON_MS)
+    with StoreReader(layout) as store:
+        told = timers(store, SOON_MS, silent, started=outcome)
+    assert found is not None and found.fired_twice == sum(row.again for row in told.rows)
 
 
 def test_what_an_earlier_life_delivered_is_no_sign(whole: Layout) -> None:
