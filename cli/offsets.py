@@ -99,10 +99,11 @@ def offsets(
 
     The positions shown are those that a broker takes when it starts: from config/, in files or in a RocksDB, or
     from the .bak where a broker takes that one. Pull groups, POP groups, LMQs (light message queues) and delay
-    levels (which have no group) are included. lag counts the messages up to the end of the queue; its age is that
-    of the oldest unread message. For a position out of range you see what a consumer would do. Also shown: groups
-    without a subscription, queues of a topic in which a group has no position, groups that never committed
-    (broadcast consumers keep their own positions), and positions lower than in the .bak.
+    levels (which have no group) are included. lag counts the messages up to the end of the queue, also those at the
+    end of the log that have no queue unit yet; its age is that of the oldest unread message. UNKNOWN is a queue
+    whose end is not known; sums leave it out. For a position out of range you see what a consumer would do. Also
+    shown: groups without a subscription, queues of a topic in which a group has no position, groups that never
+    committed (broadcast consumers keep their own positions), and positions lower than in the .bak.
 
     --compare shows which of two stores is ahead. --reset and --merge plan new positions, always inside the queues,
     and show the plan; --apply writes it. The old positions are kept in STORE/.mqstore, or in --journal DIR; mqstore

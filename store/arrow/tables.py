@@ -39,7 +39,7 @@ from ..errors import StoreError, Unreadable
 from ..findings.catalogue import Severity
 from ..findings.next_commands import Given, settings
 from ..index.read import Index, open_index_file
-from ..offsets.lag import behind_log, lags_of, queue_ends
+from ..offsets.lag import dispatched_ends, lags_of
 from ..offsets.positions import Position, StoredPositions, every_file
 from ..queues.hybrid import open_queues
 from ..queues.read import ConsumeQueues
@@ -465,13 +465,12 @@ class LagTable(Table):
 
     def rows(self, layout: Layout, ask: ReadOptions, part: bool) -> Iterator[tuple[int, Values]]:
         with StoreReader(layout.root, ask.broker_config) as store:
-            ends = queue_ends(store)
-            ends_known = behind_log(store, ends) is None
+            ends, behind = dispatched_ends(store)
         for file in every_file(layout.config, ask.tables):
             if rows := file.positions:
                 lags = list(lags_of(rows, ends))
                 for lag in lags:
-                    lag.ends_known = ends_known
+                    lag.ends_known = behind.tell_end(lag.position)
                 yield (
                     len(rows),
                     {

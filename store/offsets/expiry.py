@@ -39,7 +39,7 @@ from ..settings.generation import file_rules_of_any
 from ..settings.options import FILE_RESERVED_HOURS
 from ..settings.rocksdb import stand_ins
 from ..start.config_load import LMQ_OFFSETS, OFFSETS
-from .lag import Ends, Lag, behind_log_text, lags_of, queue_ends
+from .lag import Ends, Lag, behind_log, behind_text, lags_of, queue_ends
 from .positions import DELAYED, PULLED, Positions, groups_of, positions_of
 
 HOUR_MS = 3_600_000
@@ -467,18 +467,18 @@ def losing(store: StoreReader, going: Sequence[ExpiringFile]) -> Losses:
         messages, unread, times = zip(*queues, strict=True)
         made.append(Losing(group, topic, len(queues), sum(messages), sum(unread), min(times)))
     made.sort(key=lambda one: (-one.messages, one.group, one.topic))
-    unknown = list(_unknown(store, found, ends))
+    unknown = list(_unknown(store, found, ends, boundary))
     if found.lacking:
         return Losses(made, [*found.notes, *unknown], [])
     return Losses(made, unknown, found.notes)
 
 
-def _unknown(store: StoreReader, found: Positions, ends: Ends) -> Iterator[str]:
-    """Why other groups may lose messages."""
+def _unknown(store: StoreReader, found: Positions, ends: Ends, boundary: int) -> Iterator[str]:
+    """Why other groups may lose messages that lie before `boundary`."""
     if store.queues_unread and not ends:
         yield store.queues_unread
-    elif behind := behind_log_text(store, ends):
-        yield behind
+    elif (behind := behind_log(store, ends)) is not None and behind < boundary:
+        yield behind_text(behind)
     config = store.layout.config
     has_source = OFFSETS in stand_ins(config, store.layout.broker_config)
     has_source |= any((config / name).exists() for name in (OFFSETS, LMQ_OFFSETS))

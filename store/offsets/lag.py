@@ -20,16 +20,17 @@ import numpy as np
 from ...formats.consumer_offset import steps_to_next
 from ...formats.derive.ragged import Structs
 from ...formats.quick import UNIT_BYTES
-from ..broker.system_topics import is_system_group
+from ..broker.system_topics import LMQ_PREFIX, is_system_group
 from ..disk.layout import BATCH_CONSUME_QUEUE, Layout
-from ..disk.lock import holder, stream_of
+from ..disk.lock import stream_of
 from ..errors import NotFound
 from ..log.batch import Batch
 from ..log.message import Mark
-from ..put.tail import end_with_unit
+from ..put.tail import end_with_unit, latest_with_unit
 from ..queues.batches import BatchConsumeQueue
 from ..queues.read import QueueSummary
 from ..queues.units import record_bytes
+from ..search.log_search import SMALL_LOG_BYTES
 from ..search.store import StoreReader
 from .positions import DELAYED, PULLED, KnownGroups, Only, Position, groups_of, positions_of
 
@@ -50,16 +51,6 @@ class LagProgress(Protocol):
 
 
 Bar = Callable[[int], AbstractContextManager[LagProgress]]
-
-
-class _NoProgress:
-    def advance(self, done: int) -> None:
-        """Ignore the progress."""
-
-
-def no_bar(_: int) -> AbstractContextManager[LagProgress]:
-    """No progress bar."""
-    return nullcontext(_NoProgress())
 
 
 class LagState(StrEnum):
@@ -85,8 +76,8 @@ class Backlog(NamedTuple):
 class Lag:
     """A group in a queue. committed: False if the group has no offset here. queue: None if the store has no such queue.
 
-    ends_known: the queues can be read and reach the end of the log. unread: None if nothing is unread, or not measured.
-    mode: `pop` or `pull`, "" if unknown. subscribed: whether the group is configured, None if unknown.
+    ends_known: where the queue ends is known. unread: None if nothing is unread, or not measured. mode: `pop` or
+    `pull`, "" if unknown. subscribed: whether the group is configured, None if unknown.
     """
 
     position: Position
@@ -225,17 +216,58 @@ def behind_log(store: StoreReader, ends: Ends) -> int | None:
     return None
 
 
-def behind_log_text(store: StoreReader, ends: Ends) -> str:
-    """`behind_log` as a text, "" if no record lacks a unit. Raises Unreadable."""
-    behind = behind_log(store, ends)
-    return "" if behind is None else f"the queues are behind the log, from {behind} on"
+def behind_text(position: int) -> str:
+    """Say that queues lack units from this position of the log on."""
+    return f"the queues are behind the log, from {position} on"
+
+
+class Undispatched(NamedTuple):
+    """Records at the end of the log that lack units. position: of `behind_log`, None if no record lacks one.
+
+    ended: queues whose ends these records tell. rest: the other queues of these records, None if there is too much of
+    the log to read. in_use: a process holds the store, and dispatches them.
+    """
+
+    position: int | None = None
+    ended: frozenset[Queue] = frozenset()
+    rest: frozenset[Queue] | None = None
+    in_use: bool = False
+
+    def tell_end(self, one: Position) -> bool:
+        """Whether the end of a queue is known, as far as it matters for a position. If queues are behind, others may
+        have lost units, too: a position that is beyond the end says so.
+        """
+        queue = one.topic, one.queue_id
+        if self.position is None or queue in self.ended:
+            return True
+        if self.rest is None or queue in self.rest or one.topic.startswith(LMQ_PREFIX):
+            return False
+        return self.in_use or one.next_offset == 0
+
+
+def dispatched_ends(store: StoreReader) -> tuple[Ends, Undispatched]:
+    """All queues, as they are when the last records of the log have units, and what is left. Raises Unreadable."""
+    ends = queue_ends(store)
+    if store.queues_unread and not ends:
+        return ends, Undispatched(0)
+    position = behind_log(store, ends)
+    if position is None or store.log_end.position - position > SMALL_LOG_BYTES:
+        return ends, Undispatched(position)
+    latest = dict[Queue, int]()
+    for item in store.log.scan(position, store.log_end.position, crc=False, reuse=True):
+        if isinstance(item, Batch) and item.mark == Mark.NONE:
+            latest |= latest_with_unit(item)
+    ended = frozenset(queue for queue in latest if queue in ends and not store.has_batch_queues(queue[0]))
+    for queue in ended:
+        stop = store.message_at(latest[queue]).queue_offset + 1
+        ends[queue] = ends[queue]._replace(max_offset=max(ends[queue].max_offset, stop))
+    return ends, Undispatched(position, ended, frozenset(latest) - ended, store.in_use)
 
 
 def lacking_text(store: StoreReader) -> str:
-    """`behind_log_text` for counts of units; "" also while a process holds the store, as units follow records with a
-    delay. Raises Unreadable.
-    """
-    return "" if holder(store.layout.lock) is not None else behind_log_text(store, queue_ends(store))
+    """That queues are behind the log, "" also while a process holds the store: it dispatches. Raises Unreadable."""
+    behind = None if store.in_use else behind_log(store, queue_ends(store))
+    return "" if behind is None else behind_text(behind)
 
 
 def lags_of(positions: Iterable[Position], ends: Ends, groups: KnownGroups | None = None) -> Iterator[Lag]:
@@ -273,7 +305,7 @@ def _lag(one: Position, ends: Ends, groups: KnownGroups | None, *, committed: bo
     return found
 
 
-def measure(store: StoreReader, lags: Iterable[Lag], bar: Bar = no_bar) -> None:
+def measure(store: StoreReader, lags: Iterable[Lag], bar: Bar | None = None) -> None:
     """Set `unread` of the lags; the units of each queue are read once, from the first unconsumed one.
 
     bar: called with the bytes of these units; its progress gets the bytes done. Raises Unreadable.
@@ -282,8 +314,8 @@ def measure(store: StoreReader, lags: Iterable[Lag], bar: Bar = no_bar) -> None:
     for lag in lags:
         if lag.first_unread is not None:
             queues.setdefault((lag.position.topic, lag.position.queue_id), []).append(lag)
-    with bar(sum(map(_unit_bytes, queues.values()))) as progress:
-        _measure(store, queues, progress.advance)
+    with bar(sum(map(_unit_bytes, queues.values()))) if bar else nullcontext() as progress:
+        _measure(store, queues, progress.advance if progress else lambda _: None)
 
 
 def _unit_bytes(lags: list[Lag]) -> int:
@@ -319,7 +351,8 @@ def _unread(
             unit = queue.unit(start)
             readable = with_log and unit is not None and unit.valid and not unit.pre_fill
             oldest_ms = store.store_time(unit.physical_offset) if readable and unit is not None else None
-            found[start] = Backlog(size, oldest_ms)
+            if size or oldest_ms is not None:  # no unit: a broker has not dispatched the messages yet
+                found[start] = Backlog(size, oldest_ms)
         return found
 
 
@@ -390,7 +423,7 @@ class LagRows(NamedTuple):
     hint: str = ""
 
 
-def offsets_of(store: StoreReader, name: str, wanted: LagQuery, bar: Bar = no_bar) -> LagRows:
+def offsets_of(store: StoreReader, name: str, wanted: LagQuery, bar: Bar | None = None) -> LagRows:
     """The lag of each group of a store. name: of the store in the records. bar: as for `measure`.
 
     Raises Unreadable.
@@ -398,18 +431,18 @@ def offsets_of(store: StoreReader, name: str, wanted: LagQuery, bar: Bar = no_ba
     layout, version = store.layout, store.generation.version
     if not layout.config.is_dir():
         return LagRows([], ["there is no config/: the positions of groups are not known"], named=False)
-    positions, ends = positions_of(layout, version), queue_ends(store)
+    positions, (ends, behind) = positions_of(layout, version), dispatched_ends(store)
+    unread = bool(store.queues_unread and not ends)
     only = Only(wanted.group, wanted.topic)
     known = [*lags_of(positions.rows, ends, groups_of(layout, version))]
     named = [lag for lag in known if only.has(lag.position.key[1:])]
     hint = "" if named else only.hint(lag.position for lag in known)
-    notes, unread = list(positions.notes), bool(store.queues_unread and not ends)
-    behind = "" if unread else behind_log_text(store, ends)
+    notes = list(positions.notes)
     for lag in named:
-        lag.ends_known = not unread and not behind
+        lag.ends_known = behind.tell_end(lag.position)
     lags = [lag for lag in named if not wanted.odd or _is_odd(lag)]
-    if behind and named and not store.in_use:  # a running broker dispatches a record a moment after it has stored it
-        notes.append(f"{behind}: their ends are not known before a start dispatches the rest")
+    if named and not unread and (note := _behind_note(store, behind, lags)):
+        notes.append(note)
     if unread and lags:
         notes.append(f"{store.queues_unread}: the ends of queues are not known")
     if not wanted.quick:
@@ -423,6 +456,18 @@ def offsets_of(store: StoreReader, name: str, wanted: LagQuery, bar: Bar = no_ba
     rows = list(_sums(lags, name, wanted))
     rows.sort(key=lambda row: (-(row["lag"] or 0), row["group"] or "", row.get("topic") or ""))
     return LagRows(rows, notes, bool(named), hint)
+
+
+def _behind_note(store: StoreReader, behind: Undispatched, lags: Iterable[Lag]) -> str:
+    """What records without units mean for these lags, "" if nothing."""
+    if behind.position is None:
+        return ""
+    text = behind_text(behind.position)
+    if any(lag.state is LagState.UNKNOWN for lag in lags):
+        return f"{text}: the ends of UNKNOWN queues are not known before a broker dispatches the rest"
+    # a running broker dispatches a record a moment after it has stored it
+    left_out = not store.in_use or store.units_in_memory
+    return f"{text}: bytes and ages leave out the messages there" if left_out else ""
 
 
 def _is_odd(lag: Lag) -> bool:
@@ -521,19 +566,24 @@ def _head(key: tuple[str | None, ...], lags: list[Lag], store: str) -> dict[str,
 
 
 def _counts(lags: list[Lag], wanted: LagQuery) -> dict[str, Any]:
-    """Sums over the queues in which the group has a position; None if some are unknown. states count all lags."""
+    """Sums over the queues in which the group has a position. If the ends of some are unknown, those of the others, or
+    None if nothing is unread there. states count all lags.
+    """
     measured = [lag for lag in lags if _adds_up(lag)]
     unread = [lag.unread for lag in measured if lag.unread is not None]
     oldest = min((one.oldest_ms for one in unread if one.oldest_ms is not None), default=None)
-    unknown = any(lag.messages is None and not lag.ends_known for lag in measured)
+    lacked = _lacked(measured)
+    unknown = not lacked and any(lag.messages is None and not lag.ends_known for lag in measured)
     states: dict[str, int] = {}
     for lag in lags:
         states[str(lag.state)] = states.get(str(lag.state), 0) + 1
     subscribed = {lag.subscribed for lag in lags}
     return {
         "queues": len({(lag.position.topic, lag.position.queue_id) for lag in measured}),
-        "lag": None if unknown else _lacked(measured),
-        "lag_bytes": None if wanted.quick or unknown else sum(one.size_bytes for one in unread),
+        "lag": None if unknown else lacked,
+        "lag_bytes": None
+        if wanted.quick or unknown or (lacked and not unread)
+        else sum(one.size_bytes for one in unread),
         "oldest_unread_timestamp": oldest,
         "lag_ms": None if oldest is None else wanted.now_ms - oldest,
         "expired": sum(lag.expired for lag in measured),

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from mqstore.cli.offsets_text import lag_text
 from mqstore.formats.pop import REVIVE_GROUP
 from mqstore.store.broker.topics import dumps, loads
 from mqstore.store.offsets.lag import Lag, LagQuery, LagState, lags_of, measure, most_behind, offsets_of, queue_ends
@@ -227,3 +228,40 @@ def test_what_no_queue_tells_is_no_sum(tmp_path: Path) -> None:
         (row, *_) = offsets_of(store, "s", LagQuery(1795300000000, "group")).rows
     assert row["states"] == {"unknown": row["queues"]}
     assert (row["lag"], row["lag_bytes"]) == (None, None)
+
+
+def test_a_record_without_a_unit_makes_no_group_unknown(tmp_path: Path) -> None:
+    """Such a record tells where its queue ends; a queue that never had a message has none there either."""
+    root = stores.unpack("4.9.7-killed", tmp_path)
+
+    def change(table: Any) -> None:
+        table["%RETRY%silent@silent"] = {0: 0}
+        table["T%a|b_c-D@silent"] = {0: 80, 1: table["T%a|b_c-D@group-a_tags"][1]}
+
+    write_offsets(root, change)
+    with StoreReader(root) as store:
+        (row,) = offsets_of(store, "s", LagQuery(0, "group", group="silent")).rows
+        queue = queue_ends(store)["T%a|b_c-D", 0]
+        found = offsets_of(store, "s", LagQuery(0, "queue", group="silent", topic="T*"))
+    assert queue.max_offset == 83  # and the log has message 83
+    assert found.rows[0]["max_offset"] == 84
+    assert row["lag"] == sum(one["lag"] for one in found.rows) > 0
+    assert "unknown" not in row["states"]
+    assert found.notes == ["the queues are behind the log, from 385137 on: bytes and ages leave out the messages there"]
+
+
+def test_queues_that_are_known_add_up(tmp_path: Path) -> None:
+    """Beside one whose end is not known."""
+    root = stores.unpack("4.9.7-killed", tmp_path)
+
+    def change(table: Any) -> None:
+        table["%LMQ%new@silent"] = {0: 7}
+        table["orders@silent"] = {0: 1}
+
+    write_offsets(root, change)
+    with StoreReader(root) as store:
+        (row,) = offsets_of(store, "s", LagQuery(0, "group", group="silent")).rows
+        (alone,) = offsets_of(store, "s", LagQuery(0, "group", group="silent", topic="%LMQ%new")).rows
+    assert row["lag"] > 0 and row["states"]["unknown"] == 1
+    assert "1 UNKNOWN, not counted" in lag_text(row, True, with_store=False)
+    assert alone["lag"] is None
