@@ -20,7 +20,7 @@ import numpy as np
 from ...formats.consumer_offset import steps_to_next
 from ...formats.derive.ragged import Structs
 from ...formats.quick import UNIT_BYTES
-from ..broker.system_topics import LMQ_PREFIX, is_system_group
+from ..broker.system_topics import LMQ_PREFIX, SCHEDULE_TOPIC, is_system_group
 from ..disk.layout import BATCH_CONSUME_QUEUE, Layout
 from ..disk.lock import stream_of
 from ..errors import NotFound
@@ -157,7 +157,7 @@ class Lag:
         """
         state, queue = self.state, self.queue
         if state is LagState.NO_POSITION:
-            if steps_to_next(self.position.group) and queue is not None:
+            if queue is not None and (steps_to_next(self.position.group) or self.position.table == DELAYED):
                 return queue.min_offset, "begins at the queue's start"
             return None, self._without_position()
         if state is LagState.UNKNOWN and queue is not None:
@@ -272,9 +272,9 @@ def lacking_text(store: StoreReader) -> str:
 
 def lags_of(positions: Iterable[Position], ends: Ends, groups: KnownGroups | None = None) -> Iterator[Lag]:
     """The lag of each position. With `groups` also the mode and subscription of each group, and lags without a
-    position: queues of a topic that a group consumes, and groups that never committed.
+    position: queues of a topic that a group consumes, groups that never committed, and delay levels.
     """
-    known, consumed = set[str](), dict[tuple[str, str], set[int]]()
+    known, consumed, delayed = set[str](), dict[tuple[str, str], set[int]](), set[int]()
     topics: dict[str, list[int]] = {}
     for topic, queue_id in ends:
         topics.setdefault(topic, []).append(queue_id)
@@ -282,9 +282,15 @@ def lags_of(positions: Iterable[Position], ends: Ends, groups: KnownGroups | Non
         known.add(one.group)
         if one.table not in (DELAYED, PULLED):
             consumed.setdefault((one.group, one.topic), set()).add(one.queue_id)
+        if one.table == DELAYED:
+            delayed.add(one.queue_id)
         yield _lag(one, ends, groups)
     if groups is None:
         return
+    for queue_id in sorted(
+        set(topics.get(SCHEDULE_TOPIC, ())) - delayed
+    ):  # some brokers note a level when they deliver
+        yield _lag(_no_position("", SCHEDULE_TOPIC, queue_id, DELAYED), ends, groups, committed=False)
     for (group, topic), numbers in consumed.items():
         for queue_id in sorted(set(topics.get(topic, ())) - numbers):
             yield _lag(_no_position(group, topic, queue_id), ends, groups, committed=False)
@@ -293,8 +299,8 @@ def lags_of(positions: Iterable[Position], ends: Ends, groups: KnownGroups | Non
             yield _lag(_no_position(group, "", -1), ends, groups, committed=False)
 
 
-def _no_position(group: str, topic: str, queue_id: int) -> Position:
-    return Position("", group, topic, queue_id, 0, "")
+def _no_position(group: str, topic: str, queue_id: int, table: str = "") -> Position:
+    return Position(table, group, topic, queue_id, 0, "")
 
 
 def _lag(one: Position, ends: Ends, groups: KnownGroups | None, *, committed: bool = True) -> Lag:
@@ -511,8 +517,8 @@ def _row(lag: Lag, store: str, now_ms: int, version: str) -> dict[str, Any]:
 
 
 def _adds_up(lag: Lag) -> bool:
-    """Whether a lag counts in sums over queues: it has a committed offset, in a table other than `pull`."""
-    return lag.committed and lag.position.table != "pull"
+    """Whether a lag counts in sums over queues: it has an offset, in a table other than `pull`, or is a delay level."""
+    return lag.position.table == DELAYED or (lag.committed and lag.position.table != PULLED)
 
 
 def _lacked(lags: Iterable[Lag]) -> int:

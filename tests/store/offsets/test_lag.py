@@ -265,3 +265,21 @@ def test_queues_that_are_known_add_up(tmp_path: Path) -> None:
     assert row["lag"] > 0 and row["states"]["unknown"] == 1
     assert "1 UNKNOWN, not counted" in lag_text(row, True, with_store=False)
     assert alone["lag"] is None
+
+
+def test_a_delay_level_that_is_not_in_its_file_begins_at_the_start(tmp_path: Path) -> None:
+    """Brokers of 4.9 note a level when they first deliver of it."""
+    root = stores.unpack("5.3.3-killed", tmp_path)
+    path = root / "config" / "delayOffset.json"
+    content = loads(path.read_text())
+    with StoreReader(root) as store:
+        (before,) = [row for row in offsets_of(store, "s", LagQuery(0, "group")).rows if row["group"] is None]
+    passed = content["offsetTable"].pop(3)
+    path.write_text(dumps(content))
+    with StoreReader(root) as store:
+        (after,) = [row for row in offsets_of(store, "s", LagQuery(0, "group")).rows if row["group"] is None]
+        (row,) = [row for row in offsets_of(store, "s", LagQuery(0, "queue")).rows if row["state"] == "no_position"]
+    assert (after["lag"], after["queues"]) == (before["lag"] + passed, before["queues"])
+    assert after["states"]["no_position"] == 1 and after["lag_bytes"] > before["lag_bytes"]
+    assert (row["group"], row["queue_id"], row["table"], row["offset"]) == (None, 2, "delay", None)
+    assert (row["next_offset"], row["next"]) == (0, "begins at the queue's start")
