@@ -26,7 +26,7 @@ from ...formats.timer_check import FILE as TIMER_CHECK
 from ..disk.byte_reader import data_ranges, fill, open_regular
 from ..disk.checkpoint import Checkpoint, read_checkpoint
 from ..disk.compressed import is_compressed_name, open_plain, plain_name
-from ..disk.file_queue import is_directory, links_below, start_of, still
+from ..disk.file_queue import MappedFileQueue, is_directory, links_below, start_of, still
 from ..disk.layout import BARRIER_PREFIX, COMMIT_LOG, Layout, absolute, queue_directory, refuse_compressed
 from ..disk.sizes import commit_log_size, consume_queue_size
 from ..errors import InvalidInput, Missing, StoreError, Unsupported, broken_link, from_os_error, os_errors
@@ -199,6 +199,12 @@ class Snapshot:
         found = cls.listed(layout)
         queues = {name: _unpacked(entries, found.queue_file_bytes) for name, entries in found.queues.items()}
         return replace(found, log=_unpacked(found.log, found.log_file_bytes), queues=queues)
+
+    def files_of_one_name(self, queue: MappedFileQueue) -> Iterator[tuple[DirectoryEntry, DirectoryEntry]]:
+        """Yield log files that exist in two directories: the one that the log is read from, and the other one."""
+        read = {os.fspath(file.path) for file in queue.files}
+        ours = {entry.name: entry for entry in self.log if entry.path in read}
+        yield from ((ours[e.name], e) for e in self.log if e.path not in read and e.name in ours)
 
     def bytes_of(self, entry: DirectoryEntry) -> FileBytes:
         """The content of a file. Raises Missing, Unreadable."""

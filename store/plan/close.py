@@ -42,7 +42,7 @@ from .fill import SMALLEST_FILLER, Fill, PatchedQueue, Piece, encoded, fills, pa
 from .gaps import Forms, Gap, GapFinder, TornRecord
 from .log import LogPlan, tail_edits, written
 from .lost_messages import EVERYWHERE, RECORD_BYTES_MAX, LostUnits, lost_units
-from .normalize import files_of_one_name, renamed
+from .normalize import renamed
 from .torn_records import (
     CutProperties,
     PutRightRules,
@@ -230,7 +230,7 @@ def lost_anyway(
 
 def _entries_by_start(snapshot: Snapshot, queue: MappedFileQueue) -> dict[int, DirectoryEntry]:
     """Return the files of the log by start; of two files with one name the one that the log is read from."""
-    read = (ours for ours, _ in files_of_one_name(snapshot, queue))
+    read = (ours for ours, _ in snapshot.files_of_one_name(queue))
     return {int(entry.name): entry for entry in (*snapshot.log, *read)}
 
 
@@ -249,7 +249,7 @@ def _refuse_lost_dledger(snapshot: Snapshot, gone: Sequence[Fill]) -> None:
 
 def _refuse_twins(snapshot: Snapshot, queue: MappedFileQueue, closed: Sequence[Fill]) -> None:
     """Check that no tombstone replaces a record that another file of the same name has. Raises Refused."""
-    for ours, other in files_of_one_name(snapshot, queue):
+    for ours, other in snapshot.files_of_one_name(queue):
         start = int(ours.name)
         gaps = [each.gap for each in closed if start <= each.gap.begin < start + ours.size and len(each.lost)]
         with MappedFileQueue.of_file(other.path, start) as file:

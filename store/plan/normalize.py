@@ -474,13 +474,6 @@ def _is_fresh(layout: Layout, entry: DirectoryEntry) -> bool:
     return first is not None and not _can_have_expired(layout, int(first.ints("store_timestamp")[0]))
 
 
-def files_of_one_name(snapshot: Snapshot, queue: MappedFileQueue) -> Iterator[tuple[DirectoryEntry, DirectoryEntry]]:
-    """Yield log files that exist in two directories: the one that the log is read from, and the other one."""
-    read = {os.fspath(file.path) for file in queue.files}
-    ours = {entry.name: entry for entry in snapshot.log if entry.path in read}
-    yield from ((ours[e.name], e) for e in snapshot.log if e.path not in read and e.name in ours)
-
-
 def check_kinds(edits: Iterable[Edit]) -> None:
     """Check that everything to be changed can be kept: files, directories, links. Raises Refused."""
     for path in dict.fromkeys(edit.path for edit in edits):

@@ -31,7 +31,7 @@ from ..plan.database import opened_database
 from ..plan.fill import damaged_ranges
 from ..plan.gaps import Gap
 from ..plan.lost_messages import MOST, LostMessages, name_all
-from ..plan.normalize import files_of_one_name, front_without_files, lost_front_notes
+from ..plan.normalize import front_without_files, lost_front_notes
 from ..plan.observer import GroupLoss, Policy, RecoveryOptions, deleted_topics, expected_queues, topics_with_queues
 from ..plan.plan import Plan, Reading, make_plan
 from ..queues.references import commit_log_of
@@ -513,7 +513,7 @@ def _recovery(
     with layout.commit_log_files() as files:
         notes += [
             f"the log is read from {ours.path}, not from {other.path}: look at both before --apply"
-            for ours, other in files_of_one_name(snapshot, files)
+            for ours, other in snapshot.files_of_one_name(files)
         ]
     front = front_without_files(snapshot)
     notes += [*lost_front_notes(snapshot, front, options.replica or ""), *_without_wheel(watched[0][0])]
