@@ -287,9 +287,8 @@ def lags_of(positions: Iterable[Position], ends: Ends, groups: KnownGroups | Non
         yield _lag(one, ends, groups)
     if groups is None:
         return
-    for queue_id in sorted(
-        set(topics.get(SCHEDULE_TOPIC, ())) - delayed
-    ):  # some brokers note a level when they deliver
+    # some brokers note a level only when they deliver from it
+    for queue_id in sorted(set(topics.get(SCHEDULE_TOPIC, ())) - delayed):
         yield _lag(_no_position("", SCHEDULE_TOPIC, queue_id, DELAYED), ends, groups, committed=False)
     for (group, topic), numbers in consumed.items():
         for queue_id in sorted(set(topics.get(topic, ())) - numbers):
