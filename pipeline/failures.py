@@ -42,4 +42,9 @@ def failure_of(text: str) -> StoreError:
     for kind, message in kinds:
         if isinstance(kind, type) and issubclass(kind, StoreError):
             return kind(message)
-    return JobFailed(f"the Spark job failed: {telling_line(text)}")
+    ended = _WORKER_ENDED.search(text)
+    return JobFailed(f"the Spark job failed: {ended[0] if ended else telling_line(text)}")
+
+
+_WORKER_ENDED = re.compile(r"Python worker exited unexpectedly.*")
+"""Spark names it below the exceptions that it has led to."""

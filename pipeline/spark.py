@@ -96,15 +96,47 @@ def spark_session(
 @contextmanager
 def _stopped(session: SparkSession) -> Iterator[None]:
     """Stop a session behind the block. What ended the block is raised, not what stopping raises then: after Ctrl-C the
-    talk with the JVM may have been cut in the middle."""
+    talk with the JVM may have been cut in the middle. Raises SparkUnavailable if the JVM has ended before the block."""
     try:
         yield
-    except BaseException:
+    except BaseException as error:
+        ended = _is_cut(error) and _jvm_has_ended()
         with suppress(Exception), catch_warnings(action="ignore"):  # of a JVM that ends by itself
             session.stop()
+        if ended:
+            raise SparkUnavailable(_JVM_ENDED, hint=_MORE_MEMORY) from error
         raise
     with catch_warnings(action="ignore"):
         session.stop()
+
+
+_JVM_ENDED = "Spark's Java has ended in the middle of the work: it was killed, or its memory did not suffice"
+_MORE_MEMORY = "--conf spark.driver.memory=4g gives more memory than 1g, the default"
+_CUT = re.compile(r"(Connection\w*|BrokenPipe|EOF|Py4J|Py4JNetwork)Error")
+"""Names of errors of a talk with a JVM that gives no answer; an answer that tells of an error has another name."""
+_END_SECONDS = 2.0
+"""A JVM that is killed closes its connections before the system says that it has ended."""
+
+
+def _is_cut(error: BaseException | None) -> bool:
+    """Whether a talk with the JVM was cut, in what ended a block or in what led to that."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        if _CUT.fullmatch(type(error).__name__):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _jvm_has_ended() -> bool:
+    """Whether the JVM that this process has started has ended."""
+    from pyspark import SparkContext
+
+    process = getattr(SparkContext._gateway, "proc", None)
+    if process is None:
+        return False
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_END_SECONDS)
+    return process.poll() is not None
 
 
 def require_packages(master: str = "local") -> None:

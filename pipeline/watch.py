@@ -97,15 +97,18 @@ def _poll(tracker: Any, records: Callable[[int], int], ended: threading.Event, t
     shares: dict[int, float] = {}
     begun: dict[int, float] = {}
     while not ended.wait(_POLL_S):
-        active = set(tracker.getActiveStageIds())
         tasks, of_tasks, rate, now = 0, 0, 0.0, time.monotonic()
-        for number in active:
-            stage = tracker.getStageInfo(number)
-            if stage is not None and stage.numTasks:
-                shares[number] = stage.numCompletedTasks / stage.numTasks
-                tasks, of_tasks = tasks + stage.numCompletedTasks, of_tasks + stage.numTasks
-                seconds = now - begun.setdefault(number, now)
-                rate += records(number) / seconds if seconds else 0
+        try:
+            active = set(tracker.getActiveStageIds())
+            for number in active:
+                stage = tracker.getStageInfo(number)
+                if stage is not None and stage.numTasks:
+                    shares[number] = stage.numCompletedTasks / stage.numTasks
+                    tasks, of_tasks = tasks + stage.numCompletedTasks, of_tasks + stage.numTasks
+                    seconds = now - begun.setdefault(number, now)
+                    rate += records(number) / seconds if seconds else 0
+        except Exception:  # noqa: BLE001 - of py4j: a JVM that has ended is told by the job that waits for it
+            return
         shares.update((number, 1.0) for number in shares.keys() - active)
         tell(Done(sum(shares.values()), tasks, of_tasks, rate))
 

@@ -24,6 +24,13 @@ mqstore.store.errors.Unreadable: cannot read (Input/output error): /s/commitlog/
     assert str(other) == "the Spark job failed: ValueError: what"
 
 
+def test_a_worker_that_was_killed_is_told_wherever_it_stands() -> None:
+    text = "java.io.IOException: Stream closed\n\tat x\nCaused by: org.apache.spark.SparkException: " + (
+        "Python worker exited unexpectedly (crashed).\n\tat y\nCaused by: java.io.EOFException\n"
+    )
+    assert str(failure_of(text)) == "the Spark job failed: Python worker exited unexpectedly (crashed)."
+
+
 def test_ctrl_c_in_the_middle_of_a_talk_is_no_failure() -> None:
     """Spark clears up behind its calls, and gets no answer then."""
     with pytest.raises(KeyboardInterrupt), failures():

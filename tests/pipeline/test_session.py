@@ -7,11 +7,16 @@ import os
 import socket
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from mqstore.pipeline import spark as session
 from mqstore.pipeline.masters import SparkUnavailable, check_reachable, places_of, stays_on_loopback
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def fake_java(folder: Path, version: str) -> Path:
@@ -164,3 +169,23 @@ def test_nobody_listens(scheme: str) -> None:
             check_reachable(f"{scheme}://{place}")
         free.listen()
         check_reachable(f"{scheme}://{place}")
+
+
+@pytest.mark.parametrize("error", [ConnectionRefusedError("[Errno 111]"), type("Py4JError", (Exception,), {})("o44")])
+def test_a_jvm_that_was_killed_is_told(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever its end has led to; of a JVM that lives on the error itself is told."""
+    from pyspark import SparkContext
+
+    monkeypatch.setattr(session, "_END_SECONDS", 0.1)
+    with subprocess.Popen(["sleep", "600"]) as jvm:
+        monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=jvm))
+        with pytest.raises(type(error)), session._stopped(cast("SparkSession", SimpleNamespace())):
+            raise error
+        jvm.kill()
+        with (
+            pytest.raises(SparkUnavailable, match=r"Java has ended .*driver\.memory"),
+            session._stopped(cast("SparkSession", SimpleNamespace())),
+        ):
+            raise ValueError from error
+        with pytest.raises(ValueError), session._stopped(cast("SparkSession", SimpleNamespace())):
+            raise ValueError

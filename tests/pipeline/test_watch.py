@@ -56,6 +56,14 @@ def test_stages_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [round(done.records_per_s) for done in told] == [0, 0, 50, 0, 150, 0]
 
 
+def test_no_word_of_a_jvm_that_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The job that waits for it tells."""
+    monkeypatch.setattr(watch, "_POLL_S", 0)
+    told: list[Done] = []
+    watch._poll(Tracker({0: (1, 4)}), lambda number: 1, threading.Event(), told.append)
+    assert [done.stages for done in told] == [0.25]
+
+
 def test_records_are_those_that_a_stage_took(spark: SparkSession, tmp_path: Path) -> None:
     """Of a source, and of the shuffle behind it."""
     root = unpack("5.3.3-v2", tmp_path)
