@@ -10,12 +10,15 @@ import fcntl
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 _PREFIX = "mqstore-spark-"
 _LOCK = "in-use"
+_OLD_SECONDS = 3600.0
+"""A folder without a lock that is older is not one that is just made."""
 
 
 @contextmanager
@@ -35,9 +38,14 @@ def session_folder() -> Iterator[Path]:
 def remove_left(place: Path) -> None:
     """Remove folders of sessions that are gone, as far as this user may."""
     for folder in place.glob(_PREFIX + "*"):
-        # a folder that is just made has no such file; one of another user cannot be opened
-        with suppress(OSError), (folder / _LOCK).open("rb") as lock:
-            if os.fstat(lock.fileno()).st_uid != os.getuid():
+        with suppress(OSError):
+            if folder.lstat().st_uid != os.getuid():
                 continue
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(folder, ignore_errors=True)
+            if not (folder / _LOCK).exists():
+                # it has just been made; or a JVM wrote into it while it was removed
+                if time.time() - folder.lstat().st_mtime > _OLD_SECONDS:
+                    shutil.rmtree(folder, ignore_errors=True)
+                continue
+            with (folder / _LOCK).open("rb") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)

@@ -57,6 +57,18 @@ def test_what_a_killed_process_has_left_goes_with_the_next(tmp_path: Path, monke
     assert list(tmp_path.iterdir()) == [begins], "one that has no lock yet stays"
 
 
+def test_a_folder_that_has_lost_its_lock_goes_later(tmp_path: Path) -> None:
+    """As one that was removed while a JVM still wrote into it."""
+    left = tmp_path / "mqstore-spark-left"
+    (left / "scratch").mkdir(parents=True)
+    remove_left(tmp_path)
+    assert left.exists()
+    hours_ago = time.time() - 7200
+    os.utime(left, (hours_ago, hours_ago))
+    remove_left(tmp_path)
+    assert not left.exists()
+
+
 @pytest.mark.slow
 def test_a_session_that_is_killed_leaves_one_folder_and_no_process(tmp_path: Path) -> None:
     """JVM and workers end by themselves; the next session removes the folder, and its own."""
