@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain, islice
+from typing import TYPE_CHECKING
+
 from ..store.counted import counted
 from .declared import Exit
 from .options import Common, shared
 from .pipeline_options import Spark, Stores, session_showing, source_options, warn_if_quicker_here
 from .sql_answer import Query, SqlOptions, print_answer, shown_columns
-from .unread import report_bounds, report_lacking, report_unreadable
+from .unread import report_bounds, report_lacking, report_unreadable, run_on_readable
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
+
+    from ..store.errors import StoreError
 
 
 @shared(without=("rate",))
@@ -50,12 +60,23 @@ def ask_spark(query: str, stores: list[str], given: SqlOptions, spark: Spark, co
     with session_showing("asking", 0, None, place, common, in_python=False) as session:
         register(session)
         asked = understood(session, query)
-        columns = shown_columns(asked.columns, common)
-        ask, gone = readable(ask, [needed.view for needed in asked.views])
+        columns, views = shown_columns(asked.columns, common), [needed.view for needed in asked.views]
+        ask, gone = readable(ask, views)
         left_out += report_unreadable(gone, others=bool(ask.stores), partial=given.partial)
-        rows = answer(session, asked, ask.stores, options)
+
+        def begun(roots: Sequence[str]) -> Iterator[RecordBatch]:
+            """The answer with its first batch read, so that nothing is printed before the query has succeeded."""
+            rows = answer(session, asked, roots, options)
+            return chain(list(islice(rows, 1)), rows)
+
+        def check(roots: Sequence[str]) -> Mapping[str, StoreError]:
+            return readable(replace(ask, stores=tuple(roots)), views)[1]
+
+        rows, lost = run_on_readable(begun, ask.stores, given.partial, check)
+        left_out += lost
         print_answer(rows, columns, left_out, common)
-        found = lacking(session, asked, ask.stores, options)
+        named = {one["store"] for one in lost}
+        found = lacking(session, asked, [root for root in ask.stores if root not in named], options)
     report_bounds(found.bounds.values(), common)
     code = report_lacking(found.damage, found.bodies)
     raise Exit(max(code, int(bool(left_out))))

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
+import pyarrow as pa
 import pytest
 
+from mqstore.cli import pipeline_sql
 from mqstore.cli.app import run
+from mqstore.store.arrow.views import AnswerGaps
+from mqstore.store.errors import Missing
 
 from ..pipeline.test_session import without
 from ..stores import unpack
@@ -32,6 +39,38 @@ def test_bad_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyte
     without(monkeypatch, "pyspark")
     assert run([*query, str(tmp_path)]) == 5
     assert "pip install 'mqstore[spark]'" in capsys.readouterr().err
+
+
+def test_a_store_that_goes_away_while_the_query_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With --partial the query runs again with the others; nothing is printed of the run that failed."""
+    one, two = (str(unpack("4.9.7-clean", tmp_path / name)) for name in ("one", "two"))
+    asked: list[list[str]] = []
+
+    def answer(_: object, query: object, stores: Sequence[str], options: object) -> Iterator[pa.RecordBatch]:
+        asked.append([*stores])
+        if len(asked) % 2:
+            Path(two).rename(tmp_path / f"gone{len(asked)}")
+            raise Missing("no such directory", path=two)
+        yield pa.RecordBatch.from_pydict({"n": [7]})
+
+    monkeypatch.setattr(pipeline_sql, "session_showing", lambda *words, **options: nullcontext())
+    monkeypatch.setattr("mqstore.pipeline.register", lambda session: None)
+    monkeypatch.setattr(
+        "mqstore.pipeline.sql_plan.understood", lambda *words: SimpleNamespace(columns={"n": False}, views=[], text="")
+    )
+    monkeypatch.setattr("mqstore.pipeline.sql.answer", answer)
+    monkeypatch.setattr("mqstore.pipeline.sql.lacking", lambda _, query, stores, options: AnswerGaps())
+    words = ["pipeline", "sql", "SELECT 1", one, two, "--format", "csv"]
+    assert run([*words, "--partial"]) == 1
+    out, err = capsys.readouterr()
+    assert asked == [[one, two], [one]] and "no such directory" in err
+    assert out.splitlines() == ["n", "7"]
+    (tmp_path / "gone1").rename(two)
+    asked.clear()
+    assert run(words) == 5
+    assert capsys.readouterr().out == "" and asked == [[one, two]]
 
 
 @pytest.mark.slow

@@ -375,7 +375,8 @@ def test_an_append_of_other_times_or_stores_adds_nothing_after_it_has_finished_o
     options: dict[str, Any] = {"how": ExportHow(by_day=True), "until": str(1 << 50)}
     exported(root, tmp_path / "count", Mode.APPEND, counted, since="1", **options)
     sealed = counted.steps.index(("rename", "manifest.draft"))
-    for number, (roots, since) in enumerate([(root, "2"), ([root, put(tmp_path / "two", "1")], "1")]):
+    again: list[tuple[list[Path], str]] = [([root], "2"), ([root, put(tmp_path / "two", "1")], "1")]
+    for number, (roots, since) in enumerate(again):
         target = tmp_path / str(number) / "set"
         shutil.copytree(old, target)
         with pytest.raises(Killed):
