@@ -65,9 +65,9 @@ _Reader: TypeAlias = pa.ipc.RecordBatchFileReader | pa.ipc.RecordBatchStreamRead
 def files_of(places: Sequence[Path], tell: Callable[[str], None] = lambda _: None) -> list[Path]:
     """The Parquet and Arrow files among files and directories; those of a directory in the order of their paths.
 
-    A directory may have the suffix of a file, as in Spark's output; then the files in it count. What Spark passes over
-    in a directory is left out: a killed job leaves rows there. tell: called with a line about it. A file that is named
-    twice, or lies in a directory that is named too, counts once. Raises InvalidInput for another suffix, and for none.
+    A directory may have the suffix of a file, as in Spark's output; then the files in it count. In a directory files of
+    another suffix are left out, and what Spark passes over: a killed job leaves rows there. tell: called with a line
+    about both. A file that is found twice counts once. Raises InvalidInput for another suffix, and for no file.
     """
     found = [file for place in places for file in (_files_in(place, tell) if place.is_dir() else [place])]
     if not found:
@@ -86,10 +86,12 @@ def _files_in(folder: Path, tell: Callable[[str], None]) -> list[Path]:
             left.append(os.path.relpath(entry.path, folder))
         return not hidden
 
-    entries = [entry for _, some in each_directory([folder], is_taken) for entry in some if not entry.directory]
+    found = sorted(Path(e.path) for _, some in each_directory([folder], is_taken) for e in some if not e.directory)
     if left:
         tell(f"not read in {folder}: {listed(left, 3)} (Spark passes over names that begin with _ or ., too)")
-    return sorted(path for path in (Path(entry.path) for entry in entries) if path.suffix in FORMS)
+    if others := [os.path.relpath(path, folder) for path in found if path.suffix not in FORMS]:
+        tell(f"not read in {folder}: {listed(others, 3)} (the names do not end in {', '.join(FORMS)})")
+    return [path for path in found if path.suffix in FORMS]
 
 
 def form_of(path: Path) -> str:
@@ -119,10 +121,8 @@ def rows_of(path: Path, form: str, columns: Sequence[str] | None = None) -> Iter
     try:
         for batch, share in (_parquet if form == "parquet" else _arrow)(path, columns):
             yield as_read(batch, path), share
-    except OSError as error:
+    except (OSError, pa.ArrowInvalid) as error:
         raise _error_of(error, path, form) from error
-    except pa.ArrowInvalid as error:
-        raise InvalidInput(f"not a {form} file: {error}", path=path) from None
 
 
 def schema_of(path: Path, form: str) -> pa.Schema:
@@ -136,10 +136,8 @@ def schema_of(path: Path, form: str) -> pa.Schema:
         else:
             with pa.memory_map(os.fsencode(path)) as source:
                 schema = _open_reader(source).schema
-    except OSError as error:
+    except (OSError, pa.ArrowInvalid) as error:
         raise _error_of(error, path, form) from error
-    except pa.ArrowInvalid as error:
-        raise InvalidInput(f"not a {form} file: {error}", path=path) from None
     schema = schema_as_read(schema, path)
     for name, value in _path_values(path).items():
         if name not in schema.names:
@@ -215,8 +213,8 @@ def _open_reader(source: pa.MemoryMappedFile) -> _Reader:
         return pa.ipc.open_stream(source)
 
 
-def _error_of(error: OSError, path: Path, form: str) -> StoreError:
-    if error.errno is None:  # this is how pyarrow reports a malformed file
+def _error_of(error: OSError | pa.ArrowInvalid, path: Path, form: str) -> StoreError:
+    if not isinstance(error, OSError) or error.errno is None:  # this is how pyarrow reports a malformed file
         return InvalidInput(f"not a {form} file: {error}", path=path)
     return from_os_error(error, path)
 

@@ -213,6 +213,17 @@ def test_what_spark_passes_over_is_left_out(tmp_path: Path) -> None:
     assert files_of(named, told.append) == [tmp_path / hidden[1], named[1]] and len(told) == 1
 
 
+def test_files_of_other_names_are_told(tmp_path: Path) -> None:
+    """As Hive writes them, or other programs."""
+    for name in ("a.parquet", "x/000000_0", "b.PARQUET", "c.csv", "d.json", ".crc", "_SUCCESS"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    told: list[str] = []
+    assert files_of([tmp_path], told.append) == [tmp_path / "a.parquet"]
+    wanted = f"not read in {tmp_path}: b.PARQUET, c.csv, d.json and 1 more (the names do not end in .parquet, "
+    assert len(told) == 1 and told[0].startswith(wanted)
+
+
 def test_put_from_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(append_rows, "_PIECE_BYTES", 20_000)
     root, new = unpack("4.9.7-clean", tmp_path), tmp_path / "new"
