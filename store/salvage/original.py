@@ -29,20 +29,24 @@ from ...formats.commit_log import DLEDGER
 from ...formats.derive.ragged import Ints
 from ...formats.message import SMALLEST, SysFlag
 from ...formats.message_properties import ends_with_crc
+from ...formats.timer_check import FILE as TIMER_CHECK
+from ...formats.timer_log import UNIT_BYTES
 from ...formats.topics import FILE as TOPICS_FILE
 from ..audit.messages import LogObserver, Messages, scan_messages
 from ..broker.dispatch import Dispatched
 from ..broker.dispatch_record import Dispatching
 from ..broker.profiles import LMQ_OPTIONS, profile_of, writer_profile
-from ..broker.snapshot import QueueId
+from ..broker.snapshot import QueueId, Snapshot
 from ..broker.system_topics import LMQ_PREFIX
 from ..broker.topics import Topics, now_ms
 from ..counted import counted
 from ..damage.scenario import copy_if, copy_store
 from ..disk.broker_conf import BrokerConfig
+from ..disk.checkpoint import read_timer_check
 from ..disk.file_queue import MappedFileQueue, file_name
 from ..disk.files import Files, confine, remove_tree
 from ..disk.layout import COMMIT_LOG, COMPACTION, Layout, queue_directories, queue_directory, refuse_compressed
+from ..disk.lock import stream_of
 from ..errors import InvalidInput, NoSpace, Refused, Unreadable, Unsupported
 from ..findings.next_commands import Given, command
 from ..index.read import sizes_of
@@ -62,6 +66,8 @@ from ..session.journal import Journal
 from ..session.undo import purge
 from ..settings.generation import generation_of
 from ..settings.read import databases
+from ..timer.read import TimerEntries, TimerUnits, timer_log
+from ..timer.start import QUEUE, new_wheel
 from .runs import Layer, SalvageRun, Sources
 
 
@@ -142,6 +148,10 @@ class MissingOffsets(LogObserver):
         """Return the missing offsets of all topics without batches."""
         names = self.batch_topics
         return [each for each in self.missing if each.queue.topic not in names]
+
+    def end(self, queue: QueueId) -> int:
+        """Return the queue offset behind the last message of a queue, 0 without one."""
+        return self._last.get(queue, (-1, 0))[0] + 1
 
     @property
     def batch_topics(self) -> set[str]:
@@ -440,14 +450,62 @@ def copy_rest(layout: Layout, target: Path, files: Files, *, readable: bool = Fa
     Returns the names of what was left out. readable, and raises: as `copy_store`.
     """
     left_out: list[str] = []
-    for folder in (layout.config, layout.root / COMPACTION, layout.timer_log):
-        if folder.is_dir():
-            left = copy_store(folder, target / folder.name, files, lambda _: None, readable=readable)
-            left_out += (f"{folder.name}/{name}" for name in left)
-    wheel = layout.timer_wheel
-    if wheel.is_file() and not copy_if(readable, wheel, target / wheel.name, files, lambda _: None):
-        left_out.append(wheel.name)
+    # a broker may be at work: the wheel goes before the entries that it leads to
+    for path in (layout.config, layout.root / COMPACTION, layout.timer_wheel, layout.timer_log):
+        if path.is_dir():
+            left = copy_store(path, target / path.name, files, lambda _: None, readable=readable)
+            left_out += (f"{path.name}/{name}" for name in left)
+        elif path.is_file() and not copy_if(readable, path, target / path.name, files, lambda _: None):
+            left_out.append(path.name)
     return left_out
+
+
+def _set_timer_back(new: Layout, log_end: int, queue_end: int, files: Files) -> None:
+    """Cut the last entries off the timer log if their messages lie behind the end of the new log, and set wheel and
+    timercheck back to what is left. A running broker has filed them after the log was read; no start could use them.
+
+    queue_end: of the timer topic in the new log, 0 if it has no message of that. Raises NoSpace, Unreadable.
+    """
+    with stream_of(new, new.timer_log) as stream:
+        units = [part for part in timer_log(stream) if isinstance(part, TimerUnits)]
+        entries = TimerEntries.concat([TimerEntries.of(part.position, part.units) for part in units])
+        kept = np.flatnonzero(entries.offset_py < log_end)
+        end = int(entries.position[kept[-1]]) + UNIT_BYTES if len(kept) else stream.start
+        check_path = new.config / TIMER_CHECK
+        check = read_timer_check(check_path)
+        if end < entries.end:
+            for part in stream.files:
+                if part.start >= max(end, stream.start + 1):
+                    files.unlink(Path(part.path))
+                elif part.end > end:
+                    with files.open(Path(part.path)) as file:
+                        file.pwrite(bytes(part.end - end), end - part.start)
+                        file.sync()
+            _make_wheel_again(new, files)
+            if check is not None:
+                check = check._replace(last_timer_log_flush_pos=min(check.last_timer_log_flush_pos, end))
+    if check is not None and queue_end:
+        ends = (check.last_timer_queue_offset, check.master_timer_queue_offset)
+        read, master = (min(end, queue_end) for end in ends)
+        check = check._replace(last_timer_queue_offset=read, master_timer_queue_offset=master)
+    if check is not None and check != read_timer_check(check_path):
+        with files.open(check_path) as file:
+            file.pwrite(check.to_bytes(), 0)
+            file.sync()
+
+
+def _make_wheel_again(new: Layout, files: Files) -> None:
+    """Let the wheel name the entries that the timer log has."""
+    if not new.timer_wheel.is_file():
+        return
+    snapshot = Snapshot.of(new)
+    edit = new_wheel(snapshot, list(snapshot.timer_log))
+    files.unlink(new.timer_wheel)
+    with files.create(new.timer_wheel) as file:
+        file.truncate(edit.length)
+        for at, piece in edit.pieces:
+            file.pwrite(bytes(piece), at)
+        file.sync()
 
 
 def copy_expired_queues(layout: Layout, target: Path, start: int, files: Files, *, readable: bool = False) -> None:
@@ -462,9 +520,11 @@ def copy_expired_queues(layout: Layout, target: Path, start: int, files: Files, 
                 copy_store(Path(path), place, files, lambda _: None, readable=readable)
 
 
-def bring_along(old: Layout, target: Path, files: Files) -> tuple[list[str], list[str]]:
+def bring_along(
+    old: Layout, target: Path, log_end: int, offsets: MissingOffsets, files: Files
+) -> tuple[list[str], list[str]]:
     """Copy what the new log does not give from an old store with the same positions and queue offsets, as far as it can
-    be read.
+    be read. log_end: of the new log.
 
     Returns the names of the files that came along, without those of queues, and of what was left out. Raises NoSpace.
     """
@@ -481,6 +541,7 @@ def bring_along(old: Layout, target: Path, files: Files) -> tuple[list[str], lis
         for database in databases(new.config):
             left_out.append(os.fspath(database.relative_to(target)))
             remove_tree(database, files)
+    _set_timer_back(new, log_end, offsets.end(QUEUE), files)
     parts = (new.config, target / COMPACTION, new.timer_log)
     brought = [path for part in parts for path in part.rglob("*") if path.is_file()]
     brought += [new.timer_wheel] if new.timer_wheel.is_file() else []

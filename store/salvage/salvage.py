@@ -515,7 +515,8 @@ def _write(salvaged: Salvaged, target: Path, wanted: SalvageRequest, files: File
         restored, offsets = close_holes(log, salvaged.found.blanks, target, salvaged.file_bytes, files)
         if len(salvaged.stores) == 1:
             (old,) = salvaged.stores
-            salvaged.brought, salvaged.left_out = bring_along(old, target, files)
+            end = log.runs[-1].end
+            salvaged.brought, salvaged.left_out = bring_along(old, target, end, offsets, files)
             with suppress(StoreError):  # the sizes are those of a broker that is configured like that
                 config = config_of_new(old)
         restored = complete(target, restored, offsets, config, version, files)

@@ -14,7 +14,7 @@ import pytest
 from mqstore.formats.consume_queue import UNIT
 from mqstore.formats.derive import dtype_of
 from mqstore.formats.message import MESSAGE
-from mqstore.store.broker.system_topics import OP_TOPIC
+from mqstore.store.broker.system_topics import OP_TOPIC, TIMER_TOPIC
 from mqstore.store.disk.file_queue import file_name
 
 from .. import stores
@@ -163,6 +163,22 @@ def test_a_new_store_is_recovered_until_verify_calls_it_safe(name: str, layout: 
     assert run_here(["verify", str(new), *options]).code == 0
     assert "Nothing to do" in run_here(["recover", str(new), *options]).stdout
     assert not (new / ".mqstore").exists()
+
+
+@pytest.mark.parametrize("name", ["5.1.4-timer-killed", "5.3.3-timer-killed"])
+def test_a_timer_that_is_newer_than_the_log_is_set_back(name: str, tmp_path: Path) -> None:
+    """As of a running broker, whose log is read first: the timer then has entries of later messages."""
+    root, new = stores.unpack(name, tmp_path), tmp_path / "new"
+    places = [row["physical_offset"] for row in printed("dump", root) if row.get("topic") == TIMER_TOPIC]
+    log = root / "commitlog" / file_name(0)
+    with log.open("r+b") as file:
+        file.seek(places[100])
+        file.write(bytes(log.stat().st_size - places[100]))
+    options = [word for text in stores.config_set(name, root) for word in ("--set", text) if "storePath" not in text]
+    done = run_here(["salvage", str(root), "--to", str(new), *options])
+    assert done.code == 0 and "incomplete" not in done.stdout, done
+    assert run_here(["verify", str(new), *options]).code == 0
+    assert printed("inspect", new, "--timers")[0]["queue_offset"] == 100
 
 
 def test_logs_of_two_brokers_are_salvaged_one_by_one_and_appended(tmp_path: Path) -> None:
