@@ -373,7 +373,8 @@ def the_queue_is_not_overtaken(context: VerifyContext) -> None:
         "master_timer_queue_offset": check.master_timer_queue_offset,
     }
     for name, offset in offsets.items():
-        if (offset < 0 or offset > end) and context.log.complete:
+        ahead = offset > end and not context.live  # a broker goes on: the end was read before timercheck
+        if (offset < 0 or ahead) and context.log.complete:
             text = f"{name} is {offset}, but the queue of the timer topic ends at {end}"
             context.findings.add("I-131", path, text)
     count = int((~files.log.entries.deletes).sum())  # with timerRocksDBEnable there are no others

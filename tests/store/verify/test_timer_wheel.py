@@ -22,7 +22,7 @@ from mqstore.store.findings.findings import Finding
 from mqstore.store.search.store import StoreReader
 from mqstore.store.timer.read import TimerEntries
 from mqstore.store.timer.wheel import Ticks
-from mqstore.store.verify.context import Scope
+from mqstore.store.verify.context import Scope, VerifyContext
 from mqstore.store.verify.run import verify
 from mqstore.store.verify.timer_wheel import linked_by_a_start
 from mqstore.store.verify.verdict import Status
@@ -144,6 +144,16 @@ def test_alike_entries_of_one_message_are_no_damage(timer: Timer) -> None:
     set_field(file, places[0], UNIT, "hash_code_of_real_topic", 1)
     found = {f.severity: f.count for f in _all_told(timer) if f.code == "I-137"}
     assert found == {Severity.WARNING: 1, Severity.ERROR: 1}
+
+
+@pytest.mark.parametrize(("live", "codes"), [(False, ["I-131"]), (True, [])])
+def test_a_running_broker_gets_ahead_of_the_end_that_was_read(
+    live: bool, codes: list[str], timer: Timer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end of the queue is known before timercheck is read."""
+    timer.set_check("last_timer_queue_offset", timer.check.last_timer_queue_offset + 10)
+    monkeypatch.setattr(VerifyContext, "live", live)
+    assert [f.code for f in _all_told(timer) if f.code == "I-131"] == codes
 
 
 class _Counted(TimerEntries):
