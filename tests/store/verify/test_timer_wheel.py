@@ -126,11 +126,9 @@ def test_alike_entries_of_one_message_are_no_damage(timer: Timer) -> None:
     for number, row in enumerate((rows[0], rows[2])):
         path, offset = timer.place(row)
         unit = UNIT.parse(path.read_bytes()[offset : offset + UNIT_BYTES])
-        unit.prev_pos = before
-        unit.curr_write_time += 3000
-        unit.delayed_time -= 3000
+        later = {"curr_write_time": unit.curr_write_time + 3000, "delayed_time": unit.delayed_time - 3000}
         places.append(at + number * UNIT_BYTES)
-        overwrite(file, places[-1], UNIT.build(unit))
+        overwrite(file, places[-1], UNIT.build({**unit, **later, "prev_pos": before}))
         before = timer.log.end + number * UNIT_BYTES
     timer.set_slot(slot, "last_pos", before)
     timer.set_slot(slot, "num", int(timer.slots.num[slot]) + 2)
