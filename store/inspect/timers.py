@@ -415,6 +415,8 @@ def _entries_without_record(store: StoreReader, chained: Chained, known: Ints) -
     """Return the waiting entries that name no record of the timer topic."""
     entries = chained.entries
     waits = np.flatnonzero((chained.fires_ms != NOWHERE) & ~np.isin(entries.offset_py, known))
+    if store.in_use and len(known):  # a broker has filed later messages since the log was read
+        waits = waits[entries.offset_py[waits] <= known.max()]
     offsets = np.unique(entries.offset_py[waits])
     whole = offsets[offsets >= 0]
     there = set()

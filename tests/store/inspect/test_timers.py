@@ -14,6 +14,7 @@ from mqstore.formats.timer_log import MAGIC_DELETE, MAGIC_ROLL, UNIT, UNIT_BYTES
 from mqstore.formats.timer_wheel import FILE_BYTES
 from mqstore.store.broker.system_topics import TIMER_TOPIC
 from mqstore.store.disk.checkpoint import read_timer_check
+from mqstore.store.inspect.timer_records import timer_records
 from mqstore.store.inspect.timers import HOUR_MS, WAITING, Timer, TimerMessageState, Timers, timers
 from mqstore.store.search.store import StoreReader
 from mqstore.store.settings.generation import Generation
@@ -226,6 +227,20 @@ def test_all_of_the_timer_lost_is_read_again(tmp_path: Path) -> None:
     assert states(after)["never"] == 0
     again = [row for row in after.rows if row.again]
     assert len(again) == sum(bool(row.positions and row.delivered) for row in before.rows)
+
+
+def test_a_running_broker_files_messages_after_the_log_was_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Entries of messages that were stored meanwhile are left out; of a store at rest they are shown."""
+    with StoreReader(unpack(HERE, tmp_path)) as store:
+        scanned = timer_records(store.log)
+        assert scanned.requested is not None
+        scanned.requested = scanned.requested.take(slice(0, len(scanned.requested) // 2))
+        for in_use in (False, True):
+            monkeypatch.setattr(StoreReader, "in_use", in_use)
+            found = timers(store, 0, lambda _: None, scanned)
+            assert ("" in {row.unique_key for row in found.rows}) != in_use
 
 
 def test_what_is_read_from_the_queue_too_late(tmp_path: Path) -> None:
