@@ -125,11 +125,7 @@ def files_of(layout: Layout, follow_links: bool) -> Files:
 
 @contextmanager
 def reading_the_log(layout: Layout, common: Common) -> Iterator[Callable[[int], None]]:
-    """Show a progress bar while the log is read, and limit reading to `--rate`. Yields a function that takes the log
-    position reached.
-    """
-    from ..store.disk.byte_reader import at_rate
-
+    """Show a progress bar while the log is read. Yields a function that takes the log position reached."""
     files = layout.commit_log_files()
-    with at_rate(common.rate), common.progress("reading the log", files.size) as bar:
+    with common.progress("reading the log", files.size) as bar:
         yield bar.positions(files.start)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ..store.counted import bytes_text, counted
-from ..store.disk.byte_reader import at_rate
 from ..store.disk.files import Files
 from ..store.disk.layout import Layout
 from ..store.repair.convert import convert as make
@@ -28,7 +27,7 @@ def convert(store: Path, to: Path | None, version: str | None, common: Common) -
     out = common.checked_output("conversion")
     layout = Layout.open(store, common.config())
     total = layout.commit_log_files().size
-    with at_rate(common.rate), common.progress("converting", total) as bar:
+    with common.progress("converting", total) as bar:
         done = make(layout, to, version, Files(), bar.advance)
     code = ExitCode.DONE if done.complete else ExitCode.NO
     out.note_done(f"the new store is complete: {to}")

@@ -63,11 +63,10 @@ def diff(a: A, b: B, *, looks: DiffOptions, spark: Spark, common: Common) -> Non
 
     require_arrow("no comparison")
     from ..pipeline.diff import here
-    from ..store.disk.byte_reader import at_rate
     from .diff_answer import answer
 
     def compare(pair: Sides) -> None:
-        with at_rate(common.rate), common.progress("comparing", pair.bytes) as progress:
+        with common.progress("comparing", pair.bytes) as progress:
             pair.compare_parts(common.config(), progress.advance, looks, quick=looks.quick)
             if MESSAGES in looks.parts and not looks.quick:
                 pair.found(*here(pair.a, pair.b, common.config(), progress.advance, pair.within))

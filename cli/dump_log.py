@@ -153,7 +153,7 @@ def open_logs(what: Recognised, common: Common) -> list[CommitLog]:
 
     whole = what.path.absolute().name == COMPACTION
     below = what._replace(path=what.path / COMPACTION_LOG) if whole else what
-    return [CommitLog(files, None, common.rate) for _, _, files in queue_files(below)]
+    return [CommitLog(files) for _, _, files in queue_files(below)]
 
 
 def open_log(what: Recognised, common: Common) -> CommitLog:
@@ -167,16 +167,16 @@ def open_log(what: Recognised, common: Common) -> CommitLog:
     from .file_kinds.one_file import files_at
 
     if what.kind == STORE:
-        return commit_log_of(Layout.open(what.path, common.config()), rate_bytes=common.rate)
+        return commit_log_of(Layout.open(what.path, common.config()))
     path = what.path
     if what.kind == _TIERED and (path.is_dir() or segment_start(path.name) is not None):
-        return CommitLog(open_segments(what.path), None, common.rate)
+        return CommitLog(open_segments(what.path))
     frame = DLEDGER if what.kind == "dledger" else PLAIN
     if what.path.is_file():
-        return CommitLog.of_file(what.path, frame=frame, rate_bytes=common.rate)
+        return CommitLog.of_file(what.path, frame=frame)
     data = what.path / DLEDGER_DATA
     directory = data if frame is DLEDGER and data.is_dir() else what.path
-    return CommitLog(files_at(directory), directory if frame is DLEDGER else None, common.rate)
+    return CommitLog(files_at(directory), directory if frame is DLEDGER else None)
 
 
 def _around(log: CommitLog, position: int) -> int:

@@ -72,7 +72,6 @@ def run_export(stores: list[str], to: Path, options: ExportOptions, spark: Spark
     from ..pipeline.export import export as run
     from ..store.arrow.stores import log_sizes, stores_of
     from ..store.counted import counted
-    from ..store.disk.byte_reader import at_rate
 
     how, asked, mode = options.how(common.format.value), options.asked(common), options.mode()
     sizes, left_out = readable_logs(stores_of(stores), common.config(), options.partial, common)
@@ -85,7 +84,7 @@ def run_export(stores: list[str], to: Path, options: ExportOptions, spark: Spark
         if spark is not None:
             session = partial(session_showing, "exporting", size, STAGES, place, common)
             return run(roots, asked, how, to, on_spark(session), mode=mode)
-        with at_rate(common.rate), common.progress("exporting", size) as progress:
+        with common.progress("exporting", size) as progress:
             return run(roots, asked, how, to, here(progress.advance), mode=mode)
 
     manifest, gone = run_on_readable(

@@ -28,7 +28,7 @@ def follow_log(path: Path, question: GetQuestion, common: Common) -> None:
     Raises InvalidInput, Unsupported, Unreadable, BrokenPipeError.
     """
     selection = question.selection()
-    with StoreReader(path, common.config(), rate_bytes=common.rate) as store:
+    with StoreReader(path, common.config()) as store:
         if store.layout.dledger is not None:
             raise Unsupported("--follow cannot read DLedger logs", path=store.layout.dledger)
         out = common.open_output(growing=True)

@@ -43,11 +43,7 @@ def answer_addresses(path: Path, source: str, question: GetQuestion, common: Com
     Raises NotFound at the end if any message is missing, InvalidInput for a line that is not an address.
     """
     count = _AnswerCount()
-    with (
-        StoreReader(path, common.config(), rate_bytes=common.rate) as store,
-        Finder(store, common.warn) as finder,
-        common.open_output() as out,
-    ):
+    with StoreReader(path, common.config()) as store, Finder(store, common.warn) as finder, common.open_output() as out:
         answers = count.counted(_answers(finder, _portions(source, count), out))
         _print(store, answers, question, common, out)
     if count.wrong is not None:

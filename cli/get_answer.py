@@ -96,7 +96,7 @@ def answer(path: Path, question: GetQuestion, common: Common) -> None:
     """Print the messages. Raises NotFound if there are none."""
     question.check()
     selection = question.selection()
-    with StoreReader(path, common.config(), rate_bytes=common.rate) as store, scanning(store, common):
+    with StoreReader(path, common.config()) as store, scanning(store, common):
         limit = countable(question.printing.limit)
         found = _MessageCount(islice(_find(store, question, selection, common), limit))
         print_found(store, found, question, common)
@@ -189,7 +189,7 @@ def answer_offset_at(path: Path, question: GetQuestion, time: str, common: Commo
     if is_pattern(topic):
         raise InvalidInput("--offset-at needs one topic, not a pattern")
     time_ms = parse_time(time)
-    with StoreReader(path, common.config(), rate_bytes=common.rate) as store:
+    with StoreReader(path, common.config()) as store:
         offset = offset_at(store, topic, queue_id, time_ms, note=common.warn)
     record = {
         "type": "queue_offset",

@@ -107,5 +107,5 @@ def _views(what: Recognised, views: list[str], now: str | None, common: Common) 
     if what.kind != STORE:
         raise InvalidInput(f"--{views[0]} needs a store; this path is of kind {what.kind}", path=what.path)
     now_ms = parse_time("now" if now is None else now)
-    with StoreReader(what.path, common.config(), rate_bytes=common.rate) as store:
+    with StoreReader(what.path, common.config()) as store:
         print_views(store, views, now_ms, common)

@@ -143,7 +143,6 @@ def offsets(
 
 def _show(stores: list[Path], wanted: LagQuery, common: Common) -> None:
     """Print the positions of each store in turn; a store that cannot be read ends the command."""
-    from ..store.disk.byte_reader import at_rate
     from ..store.offsets.lag import COLUMNS, offsets_of
     from ..store.search.store import StoreReader
     from .offsets_text import lag_text, totals_text
@@ -157,7 +156,7 @@ def _show(stores: list[Path], wanted: LagQuery, common: Common) -> None:
     def rows() -> Iterator[dict[str, Any]]:
         nonlocal total, named, hint
         for path in stores:
-            with at_rate(common.rate), StoreReader(path, common.config()) as store:
+            with StoreReader(path, common.config()) as store:
                 found = offsets_of(store, str(path), wanted, bar)
             for note in found.notes:
                 common.warn(f"{path}: {note}")

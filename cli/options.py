@@ -16,7 +16,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from enum import Enum
 from itertools import islice
 from pathlib import Path
@@ -214,7 +214,7 @@ def shared(
                 if _is_group(group)
             }
             try:
-                with reporting_unreadable(unread, given["common"], values.get("store")):
+                with _reading(given["common"]), reporting_unreadable(unread, given["common"], values.get("store")):
                     read_as_broker(values, given["common"])
                     check_log_of(values, given["common"])
                     function(**values, **given)
@@ -333,6 +333,15 @@ def check_log_of(values: Mapping[str, Any], common: Common) -> None:
     for root, layout in layouts.items():
         if layout.log_of_another is not None:
             common.warn(f"{root}: the configuration names the commit log of another store: {layout.log_of_another}")
+
+
+def _reading(common: Common) -> AbstractContextManager[None]:
+    """Context of a command: files of stores are read at `--rate`."""
+    if common.rate is None:
+        return nullcontext()
+    from ..store.disk.byte_reader import at_rate
+
+    return at_rate(common.rate)
 
 
 @contextmanager

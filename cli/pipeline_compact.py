@@ -67,7 +67,6 @@ def compact(
     from ..store.arrow.append_rows import NewStore
     from ..store.arrow.compact import compact_stores
     from ..store.arrow.stores import as_path, log_sizes, stores_of
-    from ..store.disk.byte_reader import at_rate
     from ..store.library import settle_timers
     from ..store.put.message_columns import new_times
     from ..store.salvage.original import left_at
@@ -83,8 +82,8 @@ def compact(
     how = NewStore(dict(config), as_broker, keep_times=True, on_damage=on_damage)
     readable = {root: folders[root] for root in sizes}
     total = _PASSES * sum(sizes.values())
-    with at_rate(common.rate), common.progress("compacting", total) as progress:
-        finish = partial(settle_timers, config=how.broker_config, broker_version=as_broker, rate_bytes=common.rate)
+    with common.progress("compacting", total) as progress:
+        finish = partial(settle_timers, config=how.broker_config, broker_version=as_broker)
         manifest = compact_stores(readable, topic, to, how, progress.advance, finish)
     rows = [_record(row, to) for row in manifest["stores"]]
     for row in manifest["stores"]:

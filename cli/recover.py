@@ -159,7 +159,7 @@ def _analyze(layout: Layout, common: Common, asked: Mapping[str, Any], **more: A
 
     options = {name: value for name, value in {**asked, **more}.items() if value}
     with reading_the_log(layout, common) as tell:
-        return recovery(layout, jobs=common.jobs, rate_bytes=common.rate, tell=tell, **options)
+        return recovery(layout, jobs=common.jobs, tell=tell, **options)
 
 
 def _rows_of(common: Common) -> tuple[int, ...]:
@@ -180,7 +180,7 @@ def _apply(layout: Layout, before: JudgedRecovery, change: Change, given: Given,
         plan = recovery_text(before, None, common, given, asking=True)
         agree(question(found), plan, common, exit_code_of_status(before.verdict.status))
     files = files_of(layout, change.follow_links)
-    return library.apply(before, files, wait_seconds=change.wait, rate_bytes=common.rate)
+    return library.apply(before, files, wait_seconds=change.wait)
 
 
 def _print(

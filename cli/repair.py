@@ -233,9 +233,7 @@ def _judged(
     from ..store.verify.judged import verified_before
 
     with reading_the_log(layout, common) as tell:
-        judgement, proved = verified_before(
-            layout, version, anew=True, rate_bytes=common.rate, jobs=common.jobs, tell=tell
-        )
+        judgement, proved = verified_before(layout, version, anew=True, jobs=common.jobs, tell=tell)
         return _with_repairs(JudgedRepair(look(tell, proved), judgement), version)
 
 
@@ -266,7 +264,6 @@ def _code(before: JudgedRepair, done: CarriedOut[JudgedRepair] | None) -> ExitCo
 def _apply(layout: Layout, before: JudgedRepair, change: Change, given: Given, common: Common) -> Applied:
     """Carry out the plan. Raises Refused, and what `apply` raises."""
     from ..store.counted import counted
-    from ..store.disk.byte_reader import at_rate
     from ..store.disk.layout import Layout
     from ..store.repair.repair import replan
     from ..store.session.apply import apply
@@ -290,8 +287,7 @@ def _apply(layout: Layout, before: JudgedRepair, change: Change, given: Given, c
     shown = None if found.interrupted else found.plan
     command = MOVES.get(found.request.kind or "", "repair")
     files = files_of(layout, change.follow_links)
-    with at_rate(common.rate):
-        return apply(layout, shown, again, files, seen=found.seen, wait_seconds=change.wait, command=command)
+    return apply(layout, shown, again, files, seen=found.seen, wait_seconds=change.wait, command=command)
 
 
 def _print(

@@ -119,10 +119,10 @@ def _section(
     from .verify import log_progress
 
     scope = Scope(broker_version=broker_version)
-    with StoreReader(path, common.config(), rate_bytes=common.rate) as store:
+    with StoreReader(path, common.config()) as store:
         given = common.given(broker_version).at(store.layout)
         with log_progress(store, common) as tell:
-            judge = partial(with_open_repairs, layout=store.layout, version=broker_version, rate_bytes=common.rate)
+            judge = partial(with_open_repairs, layout=store.layout, version=broker_version)
             seen = look(store, scope, given, now_ms=now_ms, progress=tell, jobs=common.jobs or 1, judge=judge)
         section = section_of(seen, number, partial(time_text, utc=common.utc))
     return section, exit_code_of_status(seen.verdict.status)

@@ -141,7 +141,7 @@ def _wanted(
 
     warn_of_nearest_version(version, common)
     taken = Grade[grade.name]
-    return SalvageRequest(LayoutKind(layout.value), taken, limits.selection(), version, common.config(), common.rate)
+    return SalvageRequest(LayoutKind(layout.value), taken, limits.selection(), version, common.config())
 
 
 def _salvage(images: list[Path], to: Path | None, wanted: SalvageRequest, common: Common) -> Salvaged:
@@ -195,7 +195,7 @@ def _settle(to: Path, wanted: SalvageRequest, common: Common) -> str:
 
     layout = Layout.open(to, wanted.config.for_new_store())
     with reading_the_log(layout, common) as tell:
-        left = left_to_do(recover_new_store(layout, wanted.version, rate_bytes=common.rate, tell=tell))
+        left = left_to_do(recover_new_store(layout, wanted.version, tell=tell))
     return left_at(to, left, layout.broker_config, wanted.version)
 
 

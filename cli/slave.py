@@ -34,13 +34,11 @@ class SlaveOptions(Options):
 
 def print_cut(layout: Layout, asked: SlaveOptions, common: Common) -> NoReturn:
     """Print what is cut off. Raises Exit, BadParameter, and what `slave_cut` raises."""
-    from ..store.disk.byte_reader import at_rate
     from ..store.recover.predict import slave_cut
 
     if asked.role is None or asked.epoch is None:
         raise bad_parameter("--role slave and --epoch FILE need each other")
-    with at_rate(common.rate):
-        found = slave_cut(layout, asked.epoch)
+    found = slave_cut(layout, asked.epoch)
     bad = found.outcome in ("refuses", "unchecked") or bool(found.lost.messages)
     with common.open_output() as out:
         out.record(found.to_json(), text=_text)

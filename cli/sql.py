@@ -59,10 +59,9 @@ def sql(query: Query, stores: Stores, *, options: SqlOptions, spark: Spark, comm
     from ..store.arrow.local_query import LocalQuery
     from ..store.arrow.stores import stores_of
     from ..store.arrow.views import AnswerGaps, readable
-    from ..store.disk.byte_reader import at_rate
 
     jobs = common.jobs if common.rate is None else 1  # several workers would exceed the rate
-    with at_rate(common.rate), LocalQuery(query, jobs) as asked:
+    with LocalQuery(query, jobs) as asked:
         columns = shown_columns(asked.columns, common)
         ask, unread = readable(ask_of(stores_of(stores), options.since, options.until, common), asked.views)
         left_out = report_unreadable(unread, others=bool(ask.stores), partial=options.partial)

@@ -77,19 +77,16 @@ def stats(
 
         count_spark(stores, options, spark, common)
         return
-    from ..store.disk.byte_reader import at_rate
+    if browse:
+        _browse(stores, common)
+    elif expiring.expires:
+        from .expiry_answer import print_expiry
 
-    with at_rate(common.rate):
-        if browse:
-            _browse(stores, common)
-        elif expiring.expires:
-            from .expiry_answer import print_expiry
-
-            print_expiry(stores, expiring, common)
-        elif quick:
-            _count_queues(stores, options, spark, common)
-        else:
-            _count_logs(stores, options, common)
+        print_expiry(stores, expiring, common)
+    elif quick:
+        _count_queues(stores, options, spark, common)
+    else:
+        _count_logs(stores, options, common)
 
 
 def _count_logs(stores: list[str], options: StatsOptions, common: Common) -> None:

@@ -35,7 +35,7 @@ _PLACE = 12
 def answer(store: Path, question: TraceQuestion, limit: int, common: Common) -> bool:
     """Print the answer; return whether a message was found. limit: number of messages. Raises Unreadable."""
     common.open_output().check(COLUMNS)
-    with StoreReader(store, common.config(), rate_bytes=common.rate) as opened, scanning(opened, common):
+    with StoreReader(store, common.config()) as opened, scanning(opened, common):
         question = question._replace(given=question.given.at(opened.layout))
         found = trace(opened, question, common.warn)
         shown = list(islice(found, min(limit, sys.maxsize)))

@@ -277,7 +277,7 @@ def _verify(path: Path, asked: AskedScope, common: Common, stop: list[bool]) -> 
     from ..store.search.store import StoreReader
     from ..store.settings.options import options_of
 
-    with StoreReader(path, common.config(), rate_bytes=common.rate) as store:
+    with StoreReader(path, common.config()) as store:
         if asked.topic is not None:
             from ..store.verify.run import check_topic
 
@@ -297,7 +297,7 @@ def _verify(path: Path, asked: AskedScope, common: Common, stop: list[bool]) -> 
 
         with log_progress(store, common) as tell, suppress(KeyboardInterrupt):
             advance = partial(_advance, tell, stop)
-            return with_open_repairs(verdict, store.layout, asked.broker_version, common.rate, advance)
+            return with_open_repairs(verdict, store.layout, asked.broker_version, advance)
         return verdict
 
 

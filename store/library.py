@@ -246,7 +246,7 @@ def recovery(
     if options or policy != "keep":  # before the log is read
         _options(policy, options).check()
     with at_rate(rate_bytes):
-        others, proved = verified_before(layout, broker_version, rate_bytes=rate_bytes, jobs=jobs, tell=tell)
+        others, proved = verified_before(layout, broker_version, jobs=jobs, tell=tell)
         # planning comes after the pass over the log, so its modules are imported here
         from .recover.recovery import analyze
         from .repair.repair import needs_log, widened
@@ -305,11 +305,7 @@ _ROUNDS = 3
 
 
 def recover_new_store(
-    layout: Layout,
-    broker_version: str | None = None,
-    *,
-    rate_bytes: int | None = None,
-    tell: Callable[[int], None] | None = None,
+    layout: Layout, broker_version: str | None = None, *, tell: Callable[[int], None] | None = None
 ) -> JudgedRecovery:
     """Recover a store that was just made, again while that changes something, and keep nothing for `undo`. A plan that
     gives up a record is not carried out. Return the last `recovery`. Raises what `recovery` and `apply` raise.
@@ -320,12 +316,12 @@ def recover_new_store(
     from .session.undo import purge
 
     for remaining in reversed(range(_ROUNDS)):
-        found = recovery(layout, broker_version=broker_version, rate_bytes=rate_bytes, tell=tell)
+        found = recovery(layout, broker_version=broker_version, tell=tell)
         plan = found.recovery.plan
         if not remaining or plan is None or found.recovery.nothing_to_do or gives_up(plan):
             break
         files = confined(layout)
-        applied = apply(found, files, rate_bytes=rate_bytes)
+        applied = apply(found, files)
         if applied.session:
             purge(layout, Journal.load(layout.root, layout.journal / applied.session), files)
         layout = Layout.open(layout.root, layout.broker_config)
@@ -345,11 +341,7 @@ def left_to_do(found: JudgedRecovery) -> str:
 
 
 def settle_timers(
-    root: str | os.PathLike[str],
-    config: Mapping[str, object] | None = None,
-    broker_version: str | None = None,
-    *,
-    rate_bytes: int | None = None,
+    root: str | os.PathLike[str], config: Mapping[str, object] | None = None, broker_version: str | None = None
 ) -> str:
     """Recover a store that was just made of copied messages, if some of them are timed: whatever has long been due a
     start would not fire, and other messages twice. Return what is left to do, "" for nothing. Raises what
@@ -360,7 +352,7 @@ def settle_timers(
     layout = Layout.of(root, BrokerConfig.of(config))
     if not (layout.consume_queue / TIMER_TOPIC).is_dir():
         return ""
-    return left_to_do(recover_new_store(Layout.open(root, layout.broker_config), broker_version, rate_bytes=rate_bytes))
+    return left_to_do(recover_new_store(Layout.open(root, layout.broker_config), broker_version))
 
 
 def undo(

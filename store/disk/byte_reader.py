@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 _PIECE_BYTES = 1 << 20
 _PAGE = mmap.PAGESIZE
-_ASIDE = ContextVar("aside", default=False)
 
 
 class Closing(ABC):
@@ -52,58 +51,69 @@ class Closing(ABC):
         self.close()
 
 
-@contextmanager
-def aside(wanted: bool) -> Iterator[None]:
-    """Whether reads of store files in this block leave the page cache unchanged."""
-    token = _ASIDE.set(wanted)
-    try:
-        yield
-    finally:
-        _ASIDE.reset(token)
+class _Pace:
+    """The limit of an `at_rate` block. owed_seconds: what readers have not yet rested for what they have read."""
+
+    def __init__(self, rate_bytes: int) -> None:
+        self.rate_bytes = rate_bytes
+        self.owed_seconds = 0.0
+        self.given_up = Event()
 
 
-_RATE: ContextVar[int | None] = ContextVar("rate", default=None)
-_GIVEN_UP: ContextVar[Event | None] = ContextVar("given_up", default=None)
+_PACE: ContextVar[_Pace | None] = ContextVar("pace", default=None)
 _NAP_SECONDS = 0.1
 """How often a waiting reader checks whether it is given up, in seconds."""
+_LEAST_SECONDS = 0.001
+"""Shorter rests are added up: each takes longer than asked for."""
 
 
 @contextmanager
 def at_rate(rate_bytes: int | None) -> Iterator[None]:
-    """Logs opened in this block are read at no more than `rate_bytes` per second, by this process and its forks; the
-    page cache is then left unchanged. None: no limit.
+    """Files are read in this block at no more than `rate_bytes` per second, by this process and its forks; the page
+    cache is left unchanged. None: as in the enclosing block.
     """
-    token, given_up = _RATE.set(rate_bytes), _GIVEN_UP.set(Event())
+    if rate_bytes is None or rate_bytes == reading_rate():
+        yield
+        return
+    token = _PACE.set(_Pace(rate_bytes))
     try:
-        with aside(rate_bytes is not None):
-            yield
+        yield
     finally:
-        _RATE.reset(token)
-        _GIVEN_UP.reset(given_up)
+        _PACE.reset(token)
 
 
 def rest(seconds: float) -> None:
     """Sleep because more was read than the rate allows; end early if `give_up` was called for the `at_rate` block."""
-    given_up = _GIVEN_UP.get()
-    while seconds > 0 and not (given_up is not None and given_up.is_set()):
+    pace = _PACE.get()
+    while seconds > 0 and not (pace is not None and pace.given_up.is_set()):
         time.sleep(min(seconds, _NAP_SECONDS))
         seconds -= _NAP_SECONDS
 
 
+def _rest_for(size: int, began: float) -> None:
+    """Rest for `size` bytes whose reading began at a time of the monotonic clock."""
+    if (pace := _PACE.get()) is None:
+        return
+    owed = max(0.0, pace.owed_seconds + size / pace.rate_bytes - (time.monotonic() - began))
+    pace.owed_seconds = owed if owed < _LEAST_SECONDS else 0.0
+    rest(owed - pace.owed_seconds)
+
+
 def give_up() -> None:
     """Make threads that wait in the enclosing `at_rate` block end soon: nobody needs what they read."""
-    if (given_up := _GIVEN_UP.get()) is not None:
-        given_up.set()
+    if (pace := _PACE.get()) is not None:
+        pace.given_up.set()
 
 
 def reading_rate() -> int | None:
-    """Bytes per second that the enclosing `at_rate` block allows; None outside such a block or without a limit."""
-    return _RATE.get()
+    """Bytes per second that the enclosing `at_rate` block allows; None outside such a block."""
+    pace = _PACE.get()
+    return None if pace is None else pace.rate_bytes
 
 
 def keeps_page_cache() -> bool:
-    """Whether reads leave the page cache unchanged: the enclosing block is one of `aside`."""
-    return _ASIDE.get()
+    """Whether reads leave the page cache unchanged: the enclosing block is one of `at_rate`."""
+    return _PACE.get() is not None
 
 
 def read_keeping_cache(descriptor: int, buffer: memoryview, offset: int) -> int:
@@ -151,17 +161,14 @@ def _cached(descriptor: int, begin: int, pages: int) -> bytes:
 
 
 def _is_cached(descriptor: int, at: int) -> bool:
-    """Whether the page at byte `at` can be read without waiting for the disk. Also where the file system cannot tell:
-    a page that is kept costs less than a page that a broker needs and no longer finds.
+    """Whether the page at byte `at` can be read without waiting for the disk: cached, or the disk is fast. Also where
+    the file system cannot tell: a page that is kept costs less than a page that a broker needs and no longer finds.
     """
-    without_waiting = getattr(os, "RWF_NOWAIT", None)
-    if without_waiting is None:
-        return True
     try:
-        os.preadv(descriptor, [bytearray(1)], at, without_waiting)  # one page: a kernel may begin to read what is asked
+        os.preadv(descriptor, [bytearray(1)], at, os.RWF_NOWAIT)  # one page: a kernel may begin to read what is asked
     except BlockingIOError:
         return False
-    except (OSError, RuntimeError):  # the latter where Python was built without the call
+    except (OSError, RuntimeError, AttributeError):  # the latter two where Python was built without the call
         return True
     return True
 
@@ -440,9 +447,11 @@ def fill_any(
     descriptor: int, room: memoryview, offset: int, path: str, *, end: int | None = None, aside: bool = False
 ) -> tuple[int, list[Unread]]:
     """As `fill`, with zeros for unreadable ranges, which are returned and not noted: the caller has to note them.
+    Rests as long as the rate of an `at_rate` block asks for.
 
     aside: leave the page cache unchanged. Raises Unreadable.
     """
+    began = time.monotonic()
     once: Callable[[int, memoryview, int], int] = _pread_once
     if aside or keeps_page_cache():
         once = read_keeping_cache
@@ -473,6 +482,7 @@ def fill_any(
         room[done:known] = bytes(known - done)
         _append(unread, Unread(path, offset + done, known - done, SHORTER))
         done = known
+    _rest_for(done, began)
     return done, unread
 
 

@@ -12,7 +12,6 @@ can, and the last item's slot names it. `Sizes` has the sizes of all files (`dis
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -32,18 +31,7 @@ from ...formats.index_file import (
     slots_offset,
 )
 from ..disk.broker_conf import BrokerConfig
-from ..disk.byte_reader import (
-    Closing,
-    Unread,
-    failed,
-    fill_any,
-    next_data,
-    note,
-    reading_rate,
-    refusing,
-    rest,
-    unread_of,
-)
+from ..disk.byte_reader import Closing, Unread, failed, fill_any, next_data, note, refusing, unread_of
 from ..disk.compressed import open_any, plain_name
 from ..disk.file_queue import ForeignEntry, is_file, is_zero
 from ..disk.layout import Layout
@@ -109,14 +97,12 @@ class IndexFile(Closing):
     """An index file opened for reading; a context manager.
 
     Uses the given numbers of slots and items; see `find_geometry`. What a short file lacks reads as zeros, as in a
-    broker's memory map. rate_bytes: `columns` and `slot_columns` read at most so many bytes a second; preset by a block
-    of `at_rate` around the constructor. With a rate, the page cache is left as it was.
+    broker's memory map.
     """
 
     def __init__(self, path: str | os.PathLike[str], geometry: Geometry) -> None:
         self.path = os.fspath(path)
         self.slots, self.items = geometry
-        self.rate_bytes = reading_rate()
 
     @cached_property
     def _descriptor(self) -> int:
@@ -132,18 +118,14 @@ class IndexFile(Closing):
     def _fill(self, offset: int, size: int) -> tuple[bytearray, list[Unread]]:
         """Bytes as of `_read`, and the ranges that cannot be read."""
         data = bytearray(size)  # zeros behind the file's end
-        aside = bool(self.rate_bytes)
-        _, unread = fill_any(self._descriptor, memoryview(data), offset, self.path, aside=aside)
+        _, unread = fill_any(self._descriptor, memoryview(data), offset, self.path)
         return data, unread
 
-    def _read_slowly(self, offset: int, size: int) -> tuple[bytearray, list[Unread]]:
-        """`_fill` at the reading rate; notes the ranges that cannot be read."""
-        began = time.monotonic()
+    def _fill_noting(self, offset: int, size: int) -> tuple[bytearray, list[Unread]]:
+        """`_fill`; notes the ranges that cannot be read."""
         data, unread = self._fill(offset, size)
         for each in unread:
             note(each)
-        if self.rate_bytes:
-            rest(size / self.rate_bytes - (time.monotonic() - began))
         return data, unread
 
     @cached_property
@@ -200,7 +182,7 @@ class IndexFile(Closing):
         for number in range(first, self.last + 1, WINDOW_ITEMS):
             count = min(WINDOW_ITEMS, self.last + 1 - number)
             at = items_offset(self.slots) + number * ITEM_BYTES
-            data, unread = self._read_slowly(at, count * ITEM_BYTES)
+            data, unread = self._fill_noting(at, count * ITEM_BYTES)
             begin = 0
             for each in unread:
                 first = max(0, each.offset - at) // ITEM_BYTES
@@ -221,7 +203,7 @@ class IndexFile(Closing):
 
         for first in range(0, self.slots, WINDOW_SLOTS):
             size = min(WINDOW_SLOTS, self.slots - first) * SLOT_BYTES
-            data, unread = self._read_slowly(slots_offset() + first * SLOT_BYTES, size)
+            data, unread = self._fill_noting(slots_offset() + first * SLOT_BYTES, size)
             if unread:
                 raise failed(unread[0])
             yield first, np.frombuffer(data, dtype_of(SLOT))["item"].astype(np.int32)

@@ -486,7 +486,7 @@ def stats_of_queues(store: StoreReader, by: Sequence[str], advance: Advance) -> 
 
 
 def _at_rate(windows: Units) -> Units:
-    """Yield the windows no faster than the surrounding block of `at_rate` allows."""
+    """Yield the windows no faster than the surrounding block of `at_rate` allows: those of a RocksDB, too."""
     rate_bytes, began = reading_rate(), time.monotonic()
     for first, units in windows:
         if rate_bytes:

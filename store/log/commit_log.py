@@ -16,7 +16,6 @@ and zeros show where the written part ends. A unit that does not name its own nu
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -32,7 +31,7 @@ from ...formats.dledger_index import UNIT, UNIT_BYTES
 from ...formats.message import MESSAGE
 from ..columns import Rows
 from ..counted import counted
-from ..disk.byte_reader import Unread, reading_rate, rest
+from ..disk.byte_reader import Unread, at_rate, reading_rate
 from ..disk.compressed import plain_name
 from ..disk.file_queue import NAME_DIGITS, MappedFile, MappedFileQueue, start_of
 from ..errors import NotFound
@@ -305,11 +304,8 @@ class CommitLog:
         """Fill `buffer` from byte `offset` of a file. Returns how many bytes there were, and the ranges that cannot be
         read. Keeps to the reading rate. Raises as `MappedFileQueue.read_around`.
         """
-        began = time.monotonic()
-        got, unread = self.queue.read_around(file, offset, buffer)
-        if self._rate_bytes:
-            rest(got / self._rate_bytes - (time.monotonic() - began))
-        return got, unread
+        with at_rate(self._rate_bytes):
+            return self.queue.read_around(file, offset, buffer)
 
 
 class RecordPlaces(Rows):

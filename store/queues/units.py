@@ -11,7 +11,6 @@ raise an error, unless the caller passes `around`.
 from __future__ import annotations
 
 import os
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -28,7 +27,7 @@ from ..broker.dispatch import Dispatched
 from ..broker.snapshot import DirectoryEntry, QueueId, Snapshot, can_have_files
 from ..broker.system_topics import LMQ_PREFIX
 from ..columns import Dictionary, dictionary
-from ..disk.byte_reader import Unread, noted_of, rest
+from ..disk.byte_reader import Unread, noted_of
 from ..disk.compressed import is_compressed_name
 from ..disk.file_queue import NAME_DIGITS, MappedFile, MappedFileQueue, is_zero
 
@@ -105,10 +104,10 @@ class UnitStream(ABC):
         inside a window stays. Raises Unreadable.
         """
 
-    def written(self, rate_bytes: int | None = None, first: int = 0) -> Iterator[tuple[int, Units]]:
+    def written(self, first: int = 0) -> Iterator[tuple[int, Units]]:
         """Yield all units from number `first` on in windows, except for holes of files and windows of zeros.
 
-        rate_bytes: read at most so many bytes a second of files. Raises Unreadable.
+        Raises Unreadable.
         """
         return self.windows(first)
 
@@ -241,16 +240,12 @@ class FileUnits(UnitStream):
             yield number, count
             number += count
 
-    def written(self, rate_bytes: int | None = None, first: int = 0) -> Iterator[tuple[int, Units]]:
+    def written(self, first: int = 0) -> Iterator[tuple[int, Units]]:
         """See `UnitStream.written`."""
         try:
             for file in self.files.files:
                 for begin, count in self.data(file, WINDOW_UNITS, first):
-                    began = time.monotonic()
-                    parts = list(self._readable_parts(file, begin, count))
-                    if rate_bytes:
-                        rest(count * self._size / rate_bytes - (time.monotonic() - began))
-                    for number, units in parts:
+                    for number, units in list(self._readable_parts(file, begin, count)):
                         if not is_zero(units.view(np.uint8).data):  # a copy may fill holes with zeros
                             yield number, units
         finally:

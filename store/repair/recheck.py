@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..broker.snapshot import QueueId, Snapshot
-from ..disk.byte_reader import at_rate, opened, read
+from ..disk.byte_reader import opened, read
 from ..disk.checkpoint import read_checkpoint
 from ..disk.files import Edit
 from ..disk.layout import Layout
@@ -98,11 +98,7 @@ def _is_done(edit: Edit, layout: Layout, plan: Plan) -> bool:
 
 
 def with_open_repairs(
-    verdict: Verdict,
-    layout: Layout,
-    version: str | None = None,
-    rate_bytes: int | None = None,
-    tell: Callable[[int], None] | None = None,
+    verdict: Verdict, layout: Layout, version: str | None = None, tell: Callable[[int], None] | None = None
 ) -> Verdict:
     """Return a verdict of `verify` that also knows whether repairs of parts have anything to do (`to_renumber`).
 
@@ -117,10 +113,9 @@ def with_open_repairs(
         return verdict
     options = RecoveryOptions(Policy.KEEP, applicable=False)
     try:
-        with at_rate(rate_bytes):
-            exact = needs_log(verdict.findings)
-            found = recovery.analyze(layout, version, options=options, tell=tell, proved=proved, exact=exact)
-            found = widened(found, verdict.findings)
+        exact = needs_log(verdict.findings)
+        found = recovery.analyze(layout, version, options=options, tell=tell, proved=proved, exact=exact)
+        found = widened(found, verdict.findings)
     except StoreError:  # only for the verdict; a repair reports it
         return verdict
     shifted = tuple(map(str, found.plan.shifted)) if found.plan is not None and found.recovered else None

@@ -15,7 +15,6 @@ thrown away. Damaged and odd runs begin in the layer behind the log.
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
@@ -100,29 +99,19 @@ class Carved:
             self.fragments.append(fragment)
 
 
-def carve(
-    source: SalvageSource,
-    number: int,
-    found: Carved,
-    told: Callable[[int], None] = lambda _: None,
-    rate_bytes: int | None = None,
-) -> None:
+def carve(source: SalvageSource, number: int, found: Carved, told: Callable[[int], None] = lambda _: None) -> None:
     """Add what one source holds to `found`.
 
-    told: called with bytes done. rate_bytes: most bytes to read per second. Raises Unreadable.
+    told: called with bytes done. Raises Unreadable.
     """
     carver = _Carver(source, number, found)
     at = 0
     while (begin := source.next_data(at)) < source.size:
         told(begin - at)
-        began = time.monotonic()
         used = carver.window(begin)
         found.bytes += used
         told(used)
         at = begin + used
-        if rate_bytes:
-            source.forget(begin, used)
-            time.sleep(max(0.0, used / rate_bytes - (time.monotonic() - began)))
     told(source.size - at)
 
 

@@ -89,10 +89,6 @@ class SalvageSource:
         found = next_data(self._descriptor, at)
         return self.size if found is None else min(self.size, found)
 
-    def forget(self, at: int, size: int) -> None:
-        """Drop a range from the page cache."""
-        os.posix_fadvise(self._descriptor, at, size, os.POSIX_FADV_DONTNEED)
-
     def close(self) -> None:
         """Close the file; a second call does nothing."""
         if self._descriptor >= 0:

@@ -325,14 +325,13 @@ class LayoutKind(StrEnum):
 @dataclass(frozen=True)
 class SalvageRequest:
     """What is asked for. grade: the worst that the new store takes. version: of the brokers that will run on it, None
-    for a guess. rate_bytes: most bytes to read per second."""
+    for a guess."""
 
     layout: LayoutKind = LayoutKind.ORIGINAL
     grade: Grade = Grade.BODY
     selection: SalvageSelection = field(default_factory=SalvageSelection)
     version: str | None = None
     config: BrokerConfig = field(default_factory=BrokerConfig)
-    rate_bytes: int | None = None
 
 
 Told = Callable[[str, int], None]
@@ -405,7 +404,7 @@ def look(images: Iterable[Path], paths: list[Path], wanted: SalvageRequest, told
             sources.lose(error)
             continue
         assert isinstance(source, SalvageSource)
-        carve(source, number, found, lambda size: told("searching", size), wanted.rate_bytes)
+        carve(source, number, found, lambda size: told("searching", size))
         unreadable += sum(end - begin for begin, end in source.unreadable)
     images = list(images)
     done = Salvaged(sources, found, ", ".join(map(str, images)), _stores(images, wanted.config), unreadable=unreadable)

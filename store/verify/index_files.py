@@ -38,15 +38,8 @@ from .register import after, before
 
 
 def index_files(context: VerifyContext) -> list[IndexFile]:
-    """Return the index files that are not empty, oldest first, read at the rate of the run."""
-    return context.kept("index files", lambda: _with_content(context))
-
-
-def _with_content(context: VerifyContext) -> list[IndexFile]:
-    found = [file for file in context.store.index.files if file.size]
-    for file in found:
-        file.rate_bytes = context.store.rate_bytes
-    return found
+    """Return the index files that are not empty, oldest first."""
+    return context.kept("index files", lambda: [file for file in context.store.index.files if file.size])
 
 
 def add(context: VerifyContext, code: str, file: IndexFile, text: str, **more: Any) -> None:

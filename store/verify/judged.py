@@ -36,7 +36,6 @@ def verified_before(
     version: str | None,
     *,
     anew: bool = False,
-    rate_bytes: int | None = None,
     jobs: int | None = None,
     tell: Callable[[int], None] | None = None,
 ) -> tuple[Verdict, ProvedLog | None]:
@@ -51,7 +50,7 @@ def verified_before(
     from .context import Scope
 
     scope = Scope(groups=None if anew else _groups_but_start(), broker_version=version, proof=True, anew=anew)
-    verdict = _verified(layout, scope, rate_bytes, jobs or cores(), tell)
+    verdict = _verified(layout, scope, jobs or cores(), tell)
     from ..recover.recovery import ProvedLog  # imports all of planning: only after the pass over the log
 
     verified = verdict.verified
@@ -65,15 +64,13 @@ def _first_look(layout: Layout) -> bool:
         return options_of(layout).multi_dispatch.value
 
 
-def _verified(
-    layout: Layout, scope: Scope, rate_bytes: int | None, jobs: int = 1, tell: Callable[[int], None] | None = None
-) -> Verdict:
+def _verified(layout: Layout, scope: Scope, jobs: int = 1, tell: Callable[[int], None] | None = None) -> Verdict:
     """Return the verdict of `verify`, without the facts that only a continuing run needs."""
     from ..search.store import StoreReader
     from .context import LogFacts
     from .run import verify
 
-    with StoreReader(layout, rate_bytes=rate_bytes) as store:
+    with StoreReader(layout) as store:
         return replace(verify(store, scope, jobs=jobs, progress=tell), facts=LogFacts())
 
 

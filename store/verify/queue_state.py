@@ -111,15 +111,11 @@ class QueueReader:
     """One queue on disk, in files or in a RocksDB, or one that does not exist.
 
     directory: of the queue, even if it does not exist. vanished: a file was deleted while it was read, as brokers do
-    when all its records have expired. rate_bytes: most bytes per second that `windows` reads, without filling the page
-    cache.
+    when all its records have expired.
     """
 
-    def __init__(
-        self, queue: QueueId, directory: str, opened: ConsumeQueue | None, rate_bytes: int | None = None
-    ) -> None:
+    def __init__(self, queue: QueueId, directory: str, opened: ConsumeQueue | None) -> None:
         self.queue = queue
-        self._rate_bytes = rate_bytes
         self.directory = directory
         self.vanished = False
         self.exists = opened is not None
@@ -159,7 +155,7 @@ class QueueReader:
         files and without windows of zeros. Raise Unreadable.
         """
         try:
-            yield from self._stream.written(self._rate_bytes, first)
+            yield from self._stream.written(first)
         except MissingFile:
             self.vanished = True
 
@@ -421,7 +417,7 @@ class QueueStates(Mergeable):
             opened = self._context.store.queues.open(queue.topic, queue.queue_id)
         except NotFound:
             return QueueReader(queue, path, None)
-        return QueueReader(queue, path, opened, self._context.store.rate_bytes)
+        return QueueReader(queue, path, opened)
 
     def batch_check(self, queue: QueueId) -> BatchCheck:
         """Return the state of one queue of batches, which need not exist. Raise Unreadable."""

@@ -22,7 +22,7 @@ from ..broker.profiles import profile_of
 from ..broker.snapshot import QueueId, Snapshot, unmendable
 from ..broker.topics import Topics
 from ..counted import counted
-from ..disk.byte_reader import aside, noting
+from ..disk.byte_reader import at_rate, noting
 from ..disk.layout import has_topic, queue_directories
 from ..errors import InvalidInput, Missing, NotFound, Refused, StoreError, UnreadableRange, Unsupported, did_you_mean
 from ..findings.catalogue import GROUPS, Severity, group_of
@@ -91,7 +91,7 @@ def verify(
             return verify(opened, scope, now_ms=now_ms, progress=progress, stop=stop, jobs=jobs, looked_at=looked_at)
     began = time.monotonic()
     scope = scope or Scope()
-    with aside(store.rate_bytes is not None), noting():
+    with at_rate(store.rate_bytes), noting():
         context = _run_until_settled(store, scope, now_ms, progress, stop, jobs, looked_at)
     findings = _asked_for(context)
     status = status_of(findings)
