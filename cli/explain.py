@@ -53,7 +53,7 @@ def explain(
 
     if list_ == bool(codes):
         raise InvalidInput("nothing to explain", hint="name a CODE or label, or use --list")
-    records = [record for _, record in _everything()] if list_ else [_find(code) for code in codes or ()]
+    records = [record for _, record in everything()] if list_ else [_find(code) for code in codes or ()]
     text = _line if list_ else _story if len(records) == 1 else _story_and_gap
     with common.open_output() as out:
         out.records(records, text=text, columns=_COLUMNS)
@@ -66,7 +66,7 @@ _COLUMNS = (
 )
 
 
-def _everything() -> Iterator[tuple[str, dict[str, Any]]]:
+def everything() -> Iterator[tuple[str, dict[str, Any]]]:
     """All codes and labels, as they are typed, with their records."""
     from ..store.findings.catalogue import catalogue
     from ..store.findings.next_commands import command_in_general
@@ -89,7 +89,7 @@ def _find(code: str) -> dict[str, Any]:
     """The record of a code or label, in any form that a command prints. Raises InvalidInput."""
     from ..store.errors import InvalidInput, did_you_mean
 
-    known = dict(_everything())
+    known = dict(everything())
     shown = {record["shown"]: name for name, record in known.items() if "shown" in record}
     word = " ".join(code.split())
     for name in (word.upper(), word.lower(), shown.get(word.lower().strip("[]")), f"stale: {word}"):

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from .progress import Progress
 
 app = App()
-_BY = ("group", "topic", "queue")
-_TAKE = ("max", "min")
+BY = ("group", "topic", "queue")
+TAKE = ("max", "min")
 
 
 class OffsetsOptions(Options):
     """Which positions are shown, and how."""
 
-    by: str | None = option("--by", metavar="WHAT", help=f"One line per {', '.join(_BY)} (default: topic).")
+    by: str | None = option("--by", metavar="WHAT", help=f"One line per {', '.join(BY)} (default: topic).")
     group: str | None = option("--group", "-g", metavar="NAME", help="Only this group, or a pattern.")
     topic: str | None = option("--topic", "-t", metavar="NAME", help="Only this topic, or a pattern.")
     behind: bool = flag("--behind", help="Only positions that are behind, out of range or otherwise odd.")
@@ -40,8 +40,8 @@ class OffsetsOptions(Options):
         from ..store.search.selection import parse_time
 
         by = "topic" if self.by is None else self.by
-        if by not in _BY:
-            raise bad_parameter(f"--by: one of {', '.join(_BY)}")
+        if by not in BY:
+            raise bad_parameter(f"--by: one of {', '.join(BY)}")
         now_ms = parse_time("now" if self.now is None else self.now)
         return LagQuery(now_ms, by, self.group, self.topic, self.behind, self.quick)
 
@@ -79,7 +79,7 @@ class MoveOptions(Options):
             raise bad_parameter("name one STORE only with --compare, --reset and --merge")
         if (self.merge is None) != (self.take is None):
             raise bad_parameter("--merge OTHER and --take max or min need each other")
-        if self.take is not None and self.take not in _TAKE:
+        if self.take is not None and self.take not in TAKE:
             raise bad_parameter("--take: max or min")
         if change.apply and not self.plans:
             raise bad_parameter("--apply needs --reset or --merge")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..store.arrow.log_rows import Counted
     from ..store.arrow.stores import ReadOptions
 
-_BY = (*("store", "topic", "queue", "queue_id", "group", "tag", "kind", "host"), *("hour", "day", "size", "file"))
+BY = (*("store", "topic", "queue", "queue_id", "group", "tag", "kind", "host"), *("hour", "day", "size", "file"))
 _QUEUE = "queue"
 _LEAST_BAR = 10
 _TIMES = ("hour", "day")
@@ -27,7 +27,7 @@ _TIMES = ("hour", "day")
 class StatsOptions(Options):
     """What is counted, and how it is grouped."""
 
-    by: str | None = option("--by", metavar="A,B", help=f"Group by some of: {', '.join(_BY)} (default: topic).")
+    by: str | None = option("--by", metavar="A,B", help=f"Group by some of: {', '.join(BY)} (default: topic).")
     top: int | None = option("--top", "-n", metavar="N", min=1, help="Only the N groups with the most bytes.")
     since: Since = None
     until: Until = None
@@ -45,9 +45,9 @@ class StatsOptions(Options):
         names = [one for name in asked for one in (("topic", "queue_id") if name == _QUEUE else (name,))]
         if _QUEUE in asked:
             names = list(dict.fromkeys(names))
-        unknown = [name for name in names if name not in _BY]
+        unknown = [name for name in names if name not in BY]
         if unknown or not names or len(set(names)) < len(names):
-            raise bad_parameter(f"--by: some of {', '.join(_BY)}, each once")
+            raise bad_parameter(f"--by: some of {', '.join(BY)}, each once")
         return tuple(sorted(names, key=lambda name: name != "store"))
 
     @property

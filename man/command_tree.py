@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from mqstore.cli import diff_options, explain, offsets, stats_answer
 from mqstore.cli.app import program
 from mqstore.cli.command_line import PathType
 from mqstore.cli.declared import PROGRAM, path_text
+from mqstore.cli.kind_option import KindName
 from mqstore.cli.options import Common
+from mqstore.store.broker.profiles import VERSIONS
+from mqstore.store.damage.scenarios import scenarios
+from mqstore.store.findings.catalogue import GROUPS
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """An option or an argument. shared: one of those that every command has."""
+    """An option or an argument. choices: all values. shared: one of those that every command has."""
 
     names: tuple[str, ...]
     metavar: str
@@ -82,19 +87,34 @@ def _command(command: Any, name: str) -> Command:
         (paragraphs[0] if paragraphs else "").partition(". ")[0].rstrip("."),
         tuple(paragraphs),
         tuple(line.strip() for line in examples.splitlines() if line.strip()),
-        tuple(_parameter(each) for each in command.params if not getattr(each, "hidden", False)),
+        tuple(_parameter(each, name) for each in command.params if not getattr(each, "hidden", False)),
         hasattr(command, "list_commands"),
     )
 
 
+_WORDS: Mapping[str, Iterable[str]] = {
+    "broker_version": VERSIONS,
+    "as_broker": VERSIONS,
+    "kind": KindName,
+    "damage scenario": scenarios(),
+    "verify only": GROUPS,
+    "diff only": diff_options.WHAT,
+    "stats by": stats_answer.BY,
+    "offsets by": offsets.BY,
+    "offsets take": offsets.TAKE,
+    "explain codes": dict(explain.everything()),
+}
+"""The values of parameters that typer takes for any text: name of the parameter, if necessary behind the command."""
 _SHARED = set(Common.__annotations__)
 
 
-def _parameter(parameter: Any) -> Parameter:
+def _parameter(parameter: Any, command: str) -> Parameter:
     choices = tuple(str(getattr(c, "value", c)) for c in getattr(parameter.type, "choices", ()))
     is_argument = parameter.param_type_name == "argument"
     flag = bool(getattr(parameter, "is_flag", False))
     metavar = parameter.metavar or ("|".join(choices) if choices else parameter.name.upper())
+    of_command = f"{command.rpartition(' ')[2]} {parameter.name}"
+    choices = choices or tuple(map(str, _WORDS.get(of_command, _WORDS.get(parameter.name, ()))))
     names = (*parameter.opts, *parameter.secondary_opts)
     default = parameter.default
     shown = default is not None and not flag and not callable(default) and default != ()

@@ -26,11 +26,17 @@ def bash(commands: list[Command]) -> str:
 def _bash_lines(commands: list[Command]) -> Iterator[str]:
     yield "_mqstore() {"
     yield '    local current="${COMP_WORDS[COMP_CWORD]}" previous="${COMP_WORDS[COMP_CWORD-1]}"'
-    yield "    local command=mqstore word"
+    yield "    local command=mqstore word words= options="
+    yield "    COMPREPLY=()  # files, by `-o default`: readline quotes names, and ends directories with a slash"
+    yield "    case = in  # readline makes three words of --option=value"
+    yield '        "$current") current= ;;'
+    yield '        "$previous") previous="${COMP_WORDS[COMP_CWORD-2]}" ;;'
+    yield "    esac"
     yield '    for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do'
     yield '        case "$command $word" in'
     for command in commands[1:]:
         yield f'            "{command.name}") command="{command.name}" ;;'
+    yield '            *" --") return ;;'
     yield "        esac"
     yield "    done"
     yield '    case "$command:$previous" in'
@@ -39,22 +45,22 @@ def _bash_lines(commands: list[Command]) -> Iterator[str]:
             if option.takes_value:
                 patterns = "|".join(f'"{command.name}:{name}"' for name in option.names)
                 yield f"        {patterns})"
-                yield f"            {_bash_value(option)}"
+                if option.choices:
+                    yield f'            words="{" ".join(option.choices)}"'
+                    yield '            word="${current##*,}"  # of a list'
+                    yield '            COMPREPLY=($(compgen -P "${current%"$word"}" -W "$words" -- "$word"))'
                 yield "            return ;;"
     yield "    esac"
     yield '    case "$command" in'
     for command in commands:
-        words = " ".join([*_words(command, commands), *_flags(command)])
-        yield f'        "{command.name}") COMPREPLY=($(compgen -W "{words}" -- "$current")) ;;'
+        values = [value for argument in command.arguments for value in argument.choices]
+        words, options = " ".join([*_words(command, commands), *values]), " ".join(_flags(command))
+        yield f'        "{command.name}") words="{words}" options="{options}" ;;'
     yield "    esac"
+    yield '    [[ "$current" != -* ]] || words="$options"'
+    yield '    COMPREPLY=($(compgen -W "$words" -- "$current"))'
     yield "}"
     yield "complete -o default -F _mqstore mqstore"
-
-
-def _bash_value(option: Parameter) -> str:
-    if option.choices:
-        return f'COMPREPLY=($(compgen -W "{" ".join(option.choices)}" -- "$current"))'
-    return "COMPREPLY=()"  # files, by `-o default`: readline quotes names, and ends directories with a slash
 
 
 def zsh(commands: list[Command]) -> str:
@@ -86,7 +92,8 @@ def _zsh_lines(commands: list[Command]) -> Iterator[str]:
             yield "        esac ;;"
             yield "    esac"
         else:
-            yield "        '*:file:_files'"
+            values = " ".join(value for argument in command.arguments for value in argument.choices)
+            yield f"        '*:code:({values})'" if values else "        '*:file:_files'"
         yield "}"
     yield '_mqstore "$@"'
 
@@ -134,6 +141,8 @@ def _fish_lines(commands: list[Command]) -> Iterator[str]:
         for word in _words(command, commands):
             (below,) = (c for c in commands if c.name == f"{command.name} {word}")
             yield f"complete -c mqstore -n {condition} -f -a {word} -d {_fish_quoted(below.summary)}"
+        if values := " ".join(value for argument in command.arguments for value in argument.choices):
+            yield f"complete -c mqstore -n {condition} -f -a {_fish_quoted(values)}"
         for option in command.options:
             yield f"complete -c mqstore -n {condition} {_fish_option(option)}"
 

@@ -116,6 +116,39 @@ def test_bash_completes_commands_options_and_values() -> None:
     assert "--apply" not in _bash_completions("mqstore dump --")
 
 
+def test_bash_offers_paths_where_no_option_is_begun() -> None:
+    """Where the script offers nothing, bash offers files."""
+    assert _bash_completions("mqstore verify ") == _bash_completions("mqstore verify st") == []
+    assert _bash_completions("mqstore verify store -- --q") == _bash_completions("mqstore verify --resume ") == []
+    assert {"verify", "pipeline"} <= set(_bash_completions("mqstore "))
+    assert "--quick" not in _bash_completions("mqstore ")
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("dump --format = nd", ["ndjson"]),
+        ("dump --format =", ["text", "json", "ndjson", "csv"]),
+        ("dump --output =", []),
+        ("verify store --broker-version 4", ["4.3", "4.9"]),
+        ("put store --as-broker 4", ["4.3", "4.9"]),
+        ("damage store --scenario torn-t", ["torn-tail"]),
+        ("verify --only lay", ["layout"]),
+        ("pipeline verify --only index,lay", ["index,layout"]),
+        ("diff --only mess", ["messages"]),
+        ("pipeline stats --by topic,queue_", ["topic,queue_id"]),
+        ("offsets --by ", ["group", "topic", "queue"]),
+        ("offsets --take ", ["max", "min"]),
+        ("dump --as topics", ["topics"]),
+        ("explain I-064", ["I-064"]),
+        ("explain damage-c", ["damage-cuts"]),
+    ],
+)
+def test_bash_offers_the_values_of_a_list(line: str, offered: list[str]) -> None:
+    """Those of the help, behind a blank or `=`, and behind a comma."""
+    assert _bash_completions(f"mqstore {line}") == offered
+
+
 def _typed_in_bash(line: str, folder: Path) -> str:
     """The arguments of a command that is typed at a terminal, TAB and all."""
     script, told = ROOT / "completions" / "bash" / "mqstore", folder / ".told"

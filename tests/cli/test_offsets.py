@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.cli.offsets import _BY as BY_OF_OFFSETS
+from mqstore.cli.offsets import BY as BY_OF_OFFSETS
 from mqstore.cli.offsets_text import COMPARED
 from mqstore.cli.record_types import columns_of_types, schema_of
-from mqstore.cli.stats_answer import _BY as BY_OF_STATS
+from mqstore.cli.stats_answer import BY as BY_OF_STATS
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.disk.lock import StoreLock
