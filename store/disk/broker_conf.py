@@ -222,7 +222,8 @@ class BrokerConfig(Mapping[str, str]):
             return default
         number = java_integer(value, 32)
         if number is None:
-            raise InvalidInput(f"{name} is not a number: {value}")
+            what = "is not a number" if java_integer(value, 64) is None else "is not in -2147483648 to 2147483647"
+            raise InvalidInput(f"{name} {what}: {value}")
         return number
 
     def get_bool(self, name: str, default: bool = False) -> bool:

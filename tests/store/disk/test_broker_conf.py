@@ -114,6 +114,14 @@ def test_values_have_types() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "why"), [("2147483648", "is not in -2147483648 to 2147483647"), ("1k", "is not a num")]
+)
+def test_numbers_that_a_broker_does_not_take(text: str, why: str) -> None:
+    with pytest.raises(InvalidInput, match=f"^maxIndexNum {why}"):
+        BrokerConfig({"maxIndexNum": text}).get_int("maxIndexNum")
+
+
+@pytest.mark.parametrize(
     ("log", "read_only", "read", "unread"),
     [
         ("/a,/b", "/c,/d", "/a /b /c /d", ""),
