@@ -133,7 +133,9 @@ class LocalQuery(Closing):
                 self._connection.register(name, scan)
             statements = duckdb.extract_statements(text)
             if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
-                raise InvalidInput("the query must be one SELECT, and nothing else")
+                several = any(each.type.name == "MULTI" for each in statements)
+                hint = "a PIVOT needs its values: PIVOT … ON tags IN ('a', 'b') …" if several else ""
+                raise InvalidInput("the query must be one SELECT, and nothing else", hint=hint)
             self._relation = self._connection.sql(text)
             named = _tables_in(self._connection, text)
             self.views = [view for name, view in VIEWS.items() if name in named]

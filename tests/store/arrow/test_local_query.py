@@ -115,6 +115,17 @@ def test_a_query_reads_views_and_nothing_else(query: str, tmp_path: Path) -> Non
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("values", ["", " IN ('a')"])
+def test_a_pivot_names_its_values(values: str) -> None:
+    """Without them DuckDB asks for them first, by a query of its own."""
+    query = f"SELECT * FROM (PIVOT messages ON tags{values} USING count(*))"
+    if values:
+        LocalQuery(query).close()
+        return
+    with pytest.raises(InvalidInput, match="a PIVOT needs its values"):
+        LocalQuery(query)
+
+
 def test_without_duckdb(monkeypatch: pytest.MonkeyPatch) -> None:
     without(monkeypatch, "duckdb")
     with pytest.raises(Unsupported, match=r"mqstore\[sql\]"):
