@@ -111,11 +111,7 @@ def _where(text: str | None) -> Condition | None:
         where = Where(text)
     except InvalidInput as error:
         raise InvalidInput(f"--where: {error}") from error
-    if where.ignored:
-        rest = where.ignored if len(where.ignored) < 40 else where.ignored[:40] + "…"
-        hint = f"a broker rejects this filter: write {where.read!r}, or join the parts"
-        raise InvalidInput(f"--where has text after its end: {rest!r}", hint=hint)
-    return where
+    return where.to_the_end("--where")
 
 
 def _pattern(text: str | None) -> re.Pattern[str] | None:

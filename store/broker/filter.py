@@ -24,6 +24,7 @@ from ...formats.id_columns import host_text_column, message_id_column
 from ...formats.message_properties import ITEM_SEPARATOR
 from ...formats.property_columns import PropertyItems
 from ..columns import dictionary
+from ..errors import InvalidInput
 from .filter_values import (
     BITS,
     CRC_OK,
@@ -231,6 +232,14 @@ class Where:
     def read(self) -> str:
         """The part of the text that a broker reads."""
         return self.text.removesuffix(self.ignored).rstrip()
+
+    def to_the_end(self, name: str = "where") -> Where:
+        """This filter. Raises InvalidInput if there is text behind its end: brokers do not read that."""
+        if self.ignored:
+            rest = self.ignored if len(self.ignored) < 40 else self.ignored[:40] + "…"
+            hint = f"a broker rejects this filter: write {self.read!r}, or join the parts"
+            raise InvalidInput(f"{name} has text after its end: {rest!r}", hint=hint)
+        return self
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Where) and self.text == other.text

@@ -546,7 +546,7 @@ def selected(
     if on_damage not in ("warn", "raise", "skip"):
         raise InvalidInput(f"on_damage is warn, raise or skip, not {on_damage!r}")
     times = times_of(since, until)
-    condition = Where(where) if isinstance(where, str) else where
+    condition = None if where is None else (Where(where) if isinstance(where, str) else where).to_the_end()
     one = Selection(times=times, where=condition)
     names = [topics] if isinstance(topics, str) else topics
     either = [one._replace(topic=name) for name in names] or [one]

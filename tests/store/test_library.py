@@ -252,6 +252,9 @@ def test_what_makes_no_sense_is_refused_at_once(clean: Path) -> None:
             opened.to_arrow([])  # a stream without columns has no rows
         with pytest.raises(InvalidInput):
             opened.messages(where="a =")
+        for read in (opened.messages, opened.to_arrow):
+            with pytest.raises(InvalidInput, match="where has text after its end: 'TAGS = 'TagA''"):
+                read(where="@queue_id = 1 TAGS = 'TagA'")
         with pytest.raises(InvalidInput):
             opened.messages(since="yesterdai")
         with pytest.raises(InvalidInput, match="on_damage"):
