@@ -160,7 +160,7 @@ def prepare(columns: dict[str, Any], count: int, rules: WriterRules, now_ms: int
     store_ip, store_port = rules.store_host
     for length in np.unique(born[born != IPV4_BYTES]).tolist():
         check_host(bytes(length), rules.profile)
-    check_host(store_ip, rules.profile)
+    check_host(store_ip, rules.profile, store_port)
     plain = host_bits(b"", store_ip)
     wide = host_bits(bytes(IPV6_BYTES), store_ip)
     flags = columns["sys_flag"] & ~int(SysFlag.BORN_V6 | SysFlag.STORE_V6)

@@ -145,21 +145,20 @@ def check_topic(topic: bytes, profile: WriterProfile) -> int:
 def check_sizes(body_bytes: int, properties_bytes: int, rules: WriterRules) -> None:
     """Raise LimitExceeded for a body or properties that a broker refuses."""
     if body_bytes > rules.max_body_bytes:
-        raise LimitExceeded(
-            f"a body of {counted(body_bytes, 'byte')}, more than maxMessageSize {rules.max_body_bytes}",
-            hint="--set maxMessageSize=BYTES raises the limit",
-        )
+        raise _too_large(f"a body of {counted(body_bytes, 'byte')}", rules)
     if properties_bytes > PROPERTIES_BYTES_MAX:
         raise LimitExceeded(f"properties of {properties_bytes} bytes, more than {PROPERTIES_BYTES_MAX}")
+
+
+def _too_large(what: str, rules: WriterRules) -> LimitExceeded:
+    hint = "--set maxMessageSize=BYTES raises the limit"
+    return LimitExceeded(f"{what}, more than maxMessageSize {rules.max_body_bytes}", hint=hint)
 
 
 def check_record(record_bytes: int, rules: WriterRules) -> None:
     """Raise LimitExceeded for a record, or the records of a batch, that old brokers refuse."""
     if rules.profile.whole_records and record_bytes > rules.max_body_bytes:
-        raise LimitExceeded(
-            f"a record of {counted(record_bytes, 'byte')}, more than maxMessageSize {rules.max_body_bytes}",
-            hint="--set maxMessageSize=BYTES raises the limit",
-        )
+        raise _too_large(f"a record of {counted(record_bytes, 'byte')}", rules)
 
 
 def check_number(name: str, least: int, largest: int) -> None:
@@ -253,7 +252,53 @@ def check_scheduled(message: NewMessage, levels: int) -> None:
         )
 
 
-def check_stored(message: NewMessage, rules: WriterRules, levels: int) -> None:
+def asked_level(properties: dict[str, str]) -> int | None:
+    """The delay level in the properties, None if there is none or it is below 1. Raises InvalidInput."""
+    text = properties.get(names.DELAY)
+    if text is None:
+        return None
+    level = java_integer(text, 32)
+    if level is None:
+        raise InvalidInput(f"{names.DELAY} is not a number: {text}")
+    return level if level > 0 else None
+
+
+def asked_ms(properties: dict[str, str], now_ms: int) -> int | None:
+    """The delivery time in the properties, None if there is none. A broker takes a message with TIMER_OUT_MS for one
+    that has waited. Raises InvalidInput.
+    """
+    if names.TIMER_OUT_MS in properties:
+        return None
+    for name, (unit_ms, is_delay) in ASKED_TIMES.items():
+        text = properties.get(name)
+        if text is not None:
+            if not re.fullmatch(r"[0-9]{1,18}", text):
+                raise InvalidInput(f"{name} is not a number: {text}")
+            return now_ms * is_delay + int(text) * unit_ms
+    return None
+
+
+ASKED_TIMES = {names.TIMER_DELAY_SEC: (1000, True), names.TIMER_DELAY_MS: (1, True), names.TIMER_DELIVER_MS: (1, False)}
+"""Properties that ask for a time, the one that counts first: ms of its unit, and whether it is counted from now."""
+
+
+def _check_waits(message: NewMessage, profile: WriterProfile, now_ms: int) -> None:
+    """Refuse a message that a broker would keep until it is due, outside of the topics where it waits.
+
+    Raises InvalidInput.
+    """
+    if message.topic in (SCHEDULE_TOPIC.encode(), TIMER_TOPIC.encode()):
+        return
+    found = names.parse(message.properties)
+    hint = "leave the property out, or use `mqstore put`, which stores the message as a broker does"
+    if names.REAL_TOPIC not in found and asked_level(found) is not None:  # else it has waited
+        raise InvalidInput(f"{names.DELAY}: a broker would keep this message in {SCHEDULE_TOPIC}", hint=hint)
+    if profile.timer and (asked_ms(found, now_ms) or 0) > now_ms:
+        name = next(name for name in ASKED_TIMES if name in found)
+        raise InvalidInput(f"{name}: a broker would keep this message in {TIMER_TOPIC}", hint=hint)
+
+
+def check_stored(message: NewMessage, rules: WriterRules, levels: int, now_ms: int) -> None:
     """Refuse what no broker of the generation stores, and what stops its services. Not for copies of records.
 
     Raises InvalidInput.
@@ -267,6 +312,7 @@ def check_stored(message: NewMessage, rules: WriterRules, levels: int) -> None:
     if message.store_timestamp is not None and message.store_timestamp <= 0:
         raise InvalidInput(f"a store timestamp must be greater than 0: {message.store_timestamp}")
     check_timed(message.topic, text)
+    _check_waits(message, rules.profile, now_ms)
     if message.topic == SCHEDULE_TOPIC.encode():
         check_scheduled(message, levels)
 
@@ -301,7 +347,7 @@ def record_fields(message: NewMessage, rules: WriterRules, now_ms: int) -> dict[
         if number is not None:
             check_number(name, number, number)
     check_host(message.born_host[0], rules.profile, message.born_host[1])
-    check_host(rules.store_host[0], rules.profile)
+    check_host(rules.store_host[0], rules.profile, rules.store_host[1])
     hosts = (message.born_host[0], rules.store_host[0])
     time = now_ms if message.store_timestamp is None else message.store_timestamp
     return {
@@ -425,10 +471,7 @@ def _check_batch(batch: NewBatch, rules: WriterRules) -> None:
             raise LimitExceeded(f"properties of {len(text)} bytes, more than {PROPERTIES_BYTES_MAX}")
     size = len(encoded(batch))
     if size > rules.max_body_bytes:
-        raise LimitExceeded(
-            f"a batch of {counted(size, 'byte')}, more than maxMessageSize {rules.max_body_bytes}",
-            hint="--set maxMessageSize=BYTES raises the limit",
-        )
+        raise _too_large(f"a batch of {counted(size, 'byte')}", rules)
 
 
 def _joined_properties(own: bytes, more: bytes) -> bytes:

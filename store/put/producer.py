@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...formats import message_properties as names
-from ...formats.hashing import java_integer, java_string
+from ...formats.hashing import java_string
 from ...formats.message import TOPIC_BYTES_MAX_V1
 from ...formats.message_properties import RETRY_PREFIX
 from ...formats.op_record import offset_text, offsets_in
@@ -28,7 +28,18 @@ from ..broker.system_topics import DEAD_LETTER_PREFIX, HALF_TOPIC, OP_TOPIC, SCH
 from ..counted import counted
 from ..errors import InvalidInput, LimitExceeded, NotFound, Refused
 from ..settings.options import options_of
-from .new_message import OVER_BYTES, Host, NewMessage, check_copy, check_sizes, check_timed, compressed
+from .new_message import (
+    ASKED_TIMES,
+    OVER_BYTES,
+    Host,
+    NewMessage,
+    asked_level,
+    asked_ms,
+    check_copy,
+    check_sizes,
+    check_timed,
+    compressed,
+)
 
 if TYPE_CHECKING:
     from ..disk.layout import Layout
@@ -73,14 +84,14 @@ def timed(
         )
     _refuse_transaction(message)
     found = names.parse(message.properties)
-    if _asked_level(found) is not None:
+    if asked_level(found) is not None:
         raise InvalidInput("a message has a delay level or a time, not both")
     if deliver_ms - now_ms > max_delay_seconds * 1000:
         raise LimitExceeded(
             f"a delivery {(deliver_ms - now_ms) // 1000} s from now, more than timerMaxDelaySec {max_delay_seconds}",
             hint="--set timerMaxDelaySec=SECONDS raises the limit",
         )
-    asked = {} if found.keys() & _TIMES.keys() else {names.TIMER_DELIVER_MS: str(deliver_ms)}
+    asked = {} if found.keys() & ASKED_TIMES.keys() else {names.TIMER_DELIVER_MS: str(deliver_ms)}
     if deliver_ms <= now_ms:
         if names.TIMER_DEL_UNIQKEY in found:
             raise InvalidInput(f"the time is past: a broker refuses a late cancellation ({names.TIMER_DEL_UNIQKEY})")
@@ -302,9 +313,10 @@ def as_stored(message: NewMessage, options: ProducerOptions, writer: StoreWriter
     now_ms = writer.clock()
     level = options.delay_level
     if level is None:
-        level = _asked_level(found)
-    deliver_ms = options.deliver_ms if options.deliver_ms is not None else _asked_ms(found, now_ms)
-    if options.deliver_ms is not None and (other := [name for name in (*_TIMES, names.TIMER_OUT_MS) if name in found]):
+        level = asked_level(found)
+    deliver_ms = options.deliver_ms if options.deliver_ms is not None else asked_ms(found, now_ms)
+    other = [name for name in (*ASKED_TIMES, names.TIMER_OUT_MS) if name in found]
+    if options.deliver_ms is not None and other:
         raise InvalidInput(f"a message has one time: --deliver-at or the property {other[0]}, not both")
     if level is not None and deliver_ms is not None:
         raise InvalidInput("a message has a delay level or a time, not both")
@@ -329,33 +341,3 @@ def as_stored(message: NewMessage, options: ProducerOptions, writer: StoreWriter
     limit = config.get_int("timerMaxDelaySec")
     limit = _MAX_DELAY_SECONDS if limit is None else limit
     return timed(message, deliver_ms, now_ms, writer.profile, precision_ms=precision_ms, max_delay_seconds=limit)
-
-
-def _asked_level(properties: dict[str, str]) -> int | None:
-    """The delay level in the properties, None if there is none or it is below 1. Raises InvalidInput."""
-    text = properties.get(names.DELAY)
-    if text is None:
-        return None
-    level = java_integer(text, 32)
-    if level is None:
-        raise InvalidInput(f"{names.DELAY} is not a number: {text}")
-    return level if level > 0 else None
-
-
-def _asked_ms(properties: dict[str, str], now_ms: int) -> int | None:
-    """The delivery time in the properties, None if there is none. A broker takes a message with TIMER_OUT_MS for one
-    that has waited. Raises InvalidInput.
-    """
-    if names.TIMER_OUT_MS in properties:
-        return None
-    for name, (unit_ms, is_delay) in _TIMES.items():
-        text = properties.get(name)
-        if text is not None:
-            if not re.fullmatch(r"[0-9]{1,18}", text):
-                raise InvalidInput(f"{name} is not a number: {text}")
-            return now_ms * is_delay + int(text) * unit_ms
-    return None
-
-
-_TIMES = {names.TIMER_DELAY_SEC: (1000, True), names.TIMER_DELAY_MS: (1, True), names.TIMER_DELIVER_MS: (1, False)}
-"""Properties that ask for a time, the one that counts first: ms of its unit, and whether it is counted from now."""

@@ -52,8 +52,9 @@ class StoreWriter(OpenStore):
         take copies of records, and check less.
         """
         self.settle()
-        fields = record_fields(message, self.rules, self.clock())
-        check_stored(message, self.rules, len(self.delay_levels))
+        now_ms = self.clock()
+        fields = record_fields(message, self.rules, now_ms)
+        check_stored(message, self.rules, len(self.delay_levels), now_ms)
         found = dispatch_record(
             message.topic,
             message.properties,

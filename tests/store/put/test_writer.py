@@ -195,6 +195,15 @@ PLACE = b"REAL_TOPIC\1T\2REAL_QID\x010\2"
         (NewMessage(b"SCHEDULE_TOPIC_XXXX", b"x", properties=PLACE), "no valid DELAY"),
         (NewMessage(b"SCHEDULE_TOPIC_XXXX", b"x", 1, properties=b"DELAY\x011\2" + PLACE), "no valid DELAY"),
         (NewMessage(b"SCHEDULE_TOPIC_XXXX", b"x", properties=b"DELAY\x011\2"), "no valid REAL_TOPIC and REAL_QID"),
+        (
+            NewMessage(b"T", b"x", properties=b"DELAY\x013\2"),
+            "DELAY: a broker would keep this message in SCHEDULE_TOPIC",
+        ),
+        (
+            NewMessage(b"T", b"x", properties=b"TIMER_DELAY_SEC\x013\2"),
+            "would keep this message in rmq_sys_wheel_timer",
+        ),
+        (NewMessage(b"T", b"x", properties=b"TIMER_DELIVER_MS\x01%d\2" % (1 << 50)), "TIMER_DELIVER_MS: a broker"),
     ],
 )
 def test_what_a_broker_does_not_store_so(message: NewMessage, said: str, tmp_path: Path) -> None:
@@ -208,11 +217,24 @@ def test_what_a_broker_does_not_store_so(message: NewMessage, said: str, tmp_pat
 
 def test_what_a_broker_stores_in_its_own_topics(tmp_path: Path) -> None:
     with writer(tmp_path, "5.3") as store:
+        store.append(NewMessage(b"T", b"x", properties=b"DELAY\x010\2"))
+        store.append(NewMessage(b"T", b"past", properties=b"TIMER_DELIVER_MS\x011000\2"))
         store.append(NewMessage(b"SCHEDULE_TOPIC_XXXX", b"x", 2, properties=b"DELAY\x013\2" + PLACE))
         store.append(NewMessage(b"rmq_sys_wheel_timer", b"x", properties=b"TIMER_OUT_MS\x011000\2" + PLACE))
     with writer(tmp_path / "old", "4.9") as store:
+        store.append(NewMessage(b"T", b"no timers", properties=b"TIMER_DELIVER_MS\x01%d\2" % (1 << 50)))
         store.append(NewMessage(b"T", b"x", properties=b"KEYS\1a\2TAGS\1"))  # no separator behind the last one
         store.append(NewMessage(b"T", b"x", properties=b"KEYS\1a\2"))
+
+
+@pytest.mark.parametrize("port", [-1, 1 << 16])
+def test_a_store_host_needs_a_port(port: int, tmp_path: Path) -> None:
+    with writer(tmp_path, "5.3") as store:
+        store.rules = store.rules._replace(store_host=(b"\x7f\0\0\1", port))
+        with pytest.raises(InvalidInput, match=f"not a port from 0 to 65535: {port}"):
+            store.append(NewMessage(b"T", b"x"))
+        with pytest.raises(InvalidInput, match=f"not a port from 0 to 65535: {port}"):
+            store.append_columns(message_columns([NewMessage(b"T", b"x")]))
 
 
 def test_queue_offsets_go_on(tmp_path: Path) -> None:
