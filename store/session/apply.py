@@ -307,7 +307,13 @@ def check_places(journal: Journal, files: Files) -> None:
     for name in journal.directories:
         files.check_inside(journal.store / name)
     for step in journal.steps:
-        files.check_inside(journal.path_of(step))
+        path = journal.path_of(step)
+        if os.path.isabs(step.path) and not files.is_inside(path):  # noqa: PTH117
+            what = f"session {journal.session} changed files in a directory that is no part of this store"
+            hint = "name it as the broker does, by --set storePathCommitLog=DIRECTORY or --broker-config"
+            hint = hint if path.parent.is_dir() else "it is not there: mount its disk there again"
+            raise Refused(what, path=path.parent, hint=hint)
+        files.check_inside(path)
         files.check_inside(journal.folder_of(step))
 
 

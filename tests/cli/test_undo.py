@@ -86,6 +86,23 @@ def test_a_log_named_by_an_absolute_path(
     assert run_here(["undo", name, *options, *([of_log] if given else []), "--yes"]).code == 0
 
 
+def test_a_log_elsewhere_is_to_be_named(recovered: tuple[Path, list[str]]) -> None:
+    """It is no link, and nothing leads out of the store."""
+    root, options = recovered
+    answers(str(root), "--yes", *options)
+    log = (root / "commitlog").rename(root.parent / "log")
+    of_log = f"--set=storePathCommitLog={log}"
+    assert run_here(["recover", str(root), *options, of_log, "--apply", "--yes", "--quiet"]).code == 1
+    for more in ([], ["--follow-links"]):
+        refused = run_here(["undo", str(root), *options, "--yes", *more])
+        assert refused.code == 5
+        assert f"changed files in a directory that is no part of this store: {log}; name it" in refused.stderr
+    away = log.rename(root.parent / "away")
+    assert "it is not there: mount its disk there again" in run_here(["undo", str(root), *options, "--yes"]).stderr
+    away.rename(log)
+    answers(str(root), "--yes", *options, of_log)
+
+
 def test_a_csv_has_times(recovered: tuple[Path, list[str]]) -> None:
     root, options = recovered
     (known,) = answers(str(root), "--list", *options)
