@@ -54,6 +54,8 @@ if TYPE_CHECKING:
 _SETTLED_NS = 3 * 10**9
 """Longer than the clock step of any file system."""
 _TIME_FIELDS = 2
+_PLACE = 3
+"""Last parts of a folder in a journal elsewhere: the store's place there, `.mqstore`, the session."""
 
 
 JOURNAL = SESSION_JOURNAL
@@ -185,8 +187,12 @@ class Journal:
         return self.store / step.path
 
     def folder_of(self, step: Step) -> Path:
-        """The session's folder on the file system of a step's file."""
-        return self.store / step.folder
+        """The session's folder on the file system of a step's file. A journal that --journal named has its own folder
+        where it was found: its disk may be mounted elsewhere now.
+        """
+        named, own = Path(step.folder), self.folder
+        moved = named.is_absolute() and named.parts[-_PLACE:] == own.parts[-_PLACE:]
+        return own if moved and not own.is_relative_to(self.store) else self.store / named
 
     def relative(self, path: Path) -> str:
         """Return a path as the journal records it."""

@@ -162,7 +162,15 @@ def sessions_elsewhere(layout: Layout) -> str:
     """Say where else sessions of this store may be, "" if nothing tells: in a journal that --journal named, or in the
     named one under the name that the store had before it was moved.
     """
-    known = [journal for journal in kept_elsewhere(layout) if journal != layout.journal and any(sessions(journal))]
+    if layout.journal_place is not None and any(sessions(layout.journal)):
+        return ""
+    noted = kept_elsewhere(layout)
+    if noted and not any(journal.is_dir() for journal in noted):
+        where, again = journal_option(noted[0]), proposed(layout, "undo", "--list", "--journal", "DIR")
+        return (
+            f"sessions are kept in {where}, which is not there: is a disk not mounted? If it is elsewhere now: {again}"
+        )
+    known = [journal for journal in noted if any(sessions(journal))]
     if known and _is_of_another(layout, known[0]):
         return f"the sessions in {known[0]} are of a store that is still in its place: this one is a copy"
     if known:

@@ -193,6 +193,36 @@ def test_a_store_that_was_moved_finds_its_journal(root: Path, place: Path, tmp_p
     assert not (moved / JOURNAL).exists()
 
 
+@pytest.mark.parametrize("store_too", [False, True])
+def test_a_journal_whose_disk_is_mounted_elsewhere_now(
+    store_too: bool, root: Path, place: Path, tmp_path: Path
+) -> None:
+    """Its own folder is where it was found; without that place the note in the store says what is missing."""
+    before, then = content(root), times(root)
+    recover_with(root, place, Files())
+    now = place.rename(place.with_name(f"{place.name}-now"))
+    if store_too:
+        root = root.rename(tmp_path / "moved")
+    for named in (None, place):
+        if named is not None:
+            place.mkdir()
+        with pytest.raises(NotFound, match=f"kept in {place}, which is not there: is a disk not mounted.*journal DIR"):
+            session_to_undo(layout_of(root, named))
+    layout = layout_of(root, now)
+    use_journal_of_moved(layout)
+    journal, files = session_to_undo(layout), Files()
+    assert journal is not None
+    confine(files, layout)
+    undo(layout, journal, files)
+    after = content(root)
+    after.pop("lock", None)
+    before.pop("lock", None)
+    assert (after, times(root)) == (before, then)
+    with pytest.raises(NotFound) as error:
+        session_to_undo(layout)
+    assert error.value.hint == ""
+
+
 def test_a_damaged_journal_names_no_other_store(root: Path, place: Path, tmp_path: Path) -> None:
     """A moved store finds it, and says that it is damaged."""
     recover_with(root, place, Files())
