@@ -17,7 +17,7 @@ from .counted import counted
 from .disk.broker_conf import BrokerConfig
 from .disk.byte_reader import at_rate
 from .disk.layout import Layout
-from .errors import InvalidInput, NotFound, Refused, Unsupported
+from .errors import InvalidInput, NotFound, Refused, StoreError, Unsupported
 from .search import store as search_store
 
 if TYPE_CHECKING:
@@ -189,7 +189,21 @@ class Store(search_store.StoreReader):
             import polars
         except ImportError as error:
             raise Unsupported("this needs polars", hint="pip install 'mqstore[frames]'") from error
-        return polars.DataFrame(self.to_arrow(fields, **wanted))
+        stream, errors = self.to_arrow(fields, **wanted), list[StoreError]()
+
+        def batches() -> Iterator[Any]:
+            try:
+                yield from stream
+            except StoreError as error:
+                errors.append(error)
+                raise
+
+        try:
+            return polars.DataFrame(type(stream).from_batches(stream.schema, batches()))
+        except Exception:  # of polars, which knows the text of the error alone
+            if errors:
+                raise errors[0] from None
+            raise
 
     def to_pandas(self, fields: str | Sequence[str] | None = None, **wanted: Any) -> Any:
         """The messages of `to_arrow` as a pandas DataFrame, all in memory. Raises what `to_arrow` raises."""
