@@ -69,15 +69,17 @@ class TimeRange(NamedTuple):
         return self != (0, LATEST_MS)
 
 
-def parse_range(since: str | None, until: str | None, now_ms: int | None = None) -> TimeRange:
-    """The range of `--since` and `--until`. Raises InvalidInput, also if since is later than until."""
+def parse_range(since: str | None, until: str | None, now_ms: int | None = None, *, option: str = "--") -> TimeRange:
+    """The range of `--since` and `--until`. option: stands before these names in errors. Raises InvalidInput, also if
+    since is later than until.
+    """
     now_ms = _now_ms() if now_ms is None else now_ms
     found = TimeRange(
         parse_time(since, now_ms) if since is not None else 0,
         parse_time(until, now_ms) if until is not None else LATEST_MS,
     )
     if found.since_ms > found.until_ms:
-        raise InvalidInput(f"--since {since} is later than --until {until}")
+        raise InvalidInput(f"{option}since {since} is later than {option}until {until}")
     return found
 
 
@@ -87,7 +89,7 @@ Time: TypeAlias = "str | int | datetime | None"
 
 def times_of(since: Time, until: Time) -> TimeRange:
     """The range since ≤ store time < until. Raises InvalidInput."""
-    return parse_range(_time_text(since), _time_text(until))
+    return parse_range(_time_text(since), _time_text(until), option="")
 
 
 def _time_text(time: Time) -> str | None:

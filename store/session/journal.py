@@ -222,7 +222,7 @@ class Journal:
     def listing(self) -> Listing:
         """Return the listing that `finish` recorded. Raises Unreadable."""
         path = self.folder / DONE
-        with _parsing(path):
+        with _parsing(path, "the originals are not in this file: move it away, then undo with --force"):
             rows = json.loads(_read(path).decode("utf-8", "surrogateescape"))
             return {name: (size, time) for name, (size, time) in rows.items()}
 
@@ -275,12 +275,12 @@ class Journal:
 
 
 @contextmanager
-def _parsing(path: Path) -> Iterator[None]:
+def _parsing(path: Path, hint: str = "") -> Iterator[None]:
     """Turn errors about malformed content into Unreadable: anybody may have written a file with a matching checksum."""
     try:
         yield
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise Unreadable(f"not a journal ({error!r})", path=path) from error
+        raise Unreadable(f"not a journal ({error!r})", path=path, hint=hint) from error
 
 
 def _lock_row(was: LockState) -> dict[str, Any]:

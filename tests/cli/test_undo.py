@@ -103,6 +103,18 @@ def test_a_log_elsewhere_is_to_be_named(recovered: tuple[Path, list[str]]) -> No
     answers(str(root), "--yes", *options, of_log)
 
 
+def test_a_list_of_files_that_is_cut_off(recovered: tuple[Path, list[str]]) -> None:
+    """The originals are elsewhere: the error says how to use them."""
+    root, options = recovered
+    (done,) = (root / ".mqstore").glob("*/done")
+    done.write_bytes(done.read_bytes()[:-5])
+    refused = run_here(["undo", str(root), *options, "--yes"])
+    assert refused.code == 5
+    assert "the originals are not in this file: move it away, then undo with --force" in refused.stderr
+    done.rename(root.parent / "done")
+    answers(str(root), "--yes", "--force", *options)
+
+
 def test_a_csv_has_times(recovered: tuple[Path, list[str]]) -> None:
     root, options = recovered
     (known,) = answers(str(root), "--list", *options)

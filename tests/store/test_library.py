@@ -253,10 +253,12 @@ def test_what_makes_no_sense_is_refused_at_once(clean: Path) -> None:
         with pytest.raises(InvalidInput):
             opened.messages(where="a =")
         for read in (opened.messages, opened.to_arrow):
-            with pytest.raises(InvalidInput, match="where has text after its end: .TAGS = 'TagA'"):
+            with pytest.raises(InvalidInput, match="where has text after its end: \"TAGS = 'TagA'"):
                 read(where="@queue_id = 1 TAGS = 'TagA'")
         with pytest.raises(InvalidInput):
             opened.messages(since="yesterdai")
+        with pytest.raises(InvalidInput, match="since 2 is later than until 1"):
+            opened.messages(since=2, until=1)
         with pytest.raises(InvalidInput, match="on_damage"):
             opened.messages(on_damage="ignore")  # type: ignore[arg-type]
 
