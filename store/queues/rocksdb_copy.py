@@ -197,8 +197,7 @@ class _DatabaseFiles(NamedTuple):
 
     def has_log_of(self, manifest: ManifestContent) -> bool:
         """Whether there is that log. A later log has a greater number, and replaces it with the next edit."""
-        made = self.tables or self.logs
-        return not made or any(manifest.open_log <= number < manifest.next_file for number in self.logs)
+        return any(manifest.open_log <= number < manifest.next_file for number in self.logs)
 
 
 def database_loss(path: Path) -> DatabaseLoss | None:
@@ -252,3 +251,14 @@ def _loss_of_logs(files: _DatabaseFiles, manifest: ManifestContent) -> DatabaseL
 
 
 _NOT_READ = "and is not read from there on"
+
+
+def cut_short(path: Path) -> str:
+    """Where the last write-ahead log of a RocksDB ends inside an entry, as a power loss leaves it; "" if it does not.
+
+    Raises StoreError.
+    """
+    logs = _DatabaseFiles.of(path).logs
+    last = logs.get(max(logs, default=-1))
+    torn = None if last is None else read_log(log_windows(last), keep=False).torn
+    return "" if last is None or torn is None else f"its write-ahead log {last.name} is cut short at {torn}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -22,7 +23,9 @@ from ..errors import StoreError
 from ..findings.next_commands import NOTHING_GIVEN, Given, command
 from ..log.message import Message
 from ..queues.rocksdb import is_rocksdb, readable
+from ..queues.rocksdb_copy import cut_short, database_loss
 from ..search.store import Note, StoreReader
+from ..settings.rocksdb import has_rows, read_whole
 from ..start.config_load import TOPICS
 from .answer import DeliveryVerdict, Event, EventKind, Evidence, Fate, GroupVerdict, Judgement, NextStart, Trace
 from .family import (
@@ -131,7 +134,24 @@ class _Tracer:
         fact = "a POP consumer may still have it: popConsumerKVServiceEnable keeps this in kvStore"
         if not list_entries(path):
             return (Evidence(f"{fact}, which is missing", KV_STORE),) if self._store.config.get_bool(KV_OPTION) else ()
-        return () if is_rocksdb(path) and readable() else (Evidence(f"{fact}, which was not read", KV_STORE),)
+        why = self._lacks(path)
+        return (Evidence(f"{fact}, {why}", KV_STORE),) if why else ()
+
+    def _lacks(self, path: Path) -> str:
+        """Return why kvStore may have held more than what is read of it, "" if nothing shows that."""
+        if not (is_rocksdb(path) and readable()):
+            return "which was not read"
+        try:
+            if holder(self._store.layout.lock) is None:  # the files of a running broker come and go
+                if loss := database_loss(path):
+                    return f"which is not whole: {loss.text}"
+                if torn := cut_short(path):
+                    return f"which is not whole: {torn}"
+            read_whole(path)
+        except StoreError as error:
+            return f"which cannot be read: {error.message}"
+        elsewhere = any(topic.startswith(_OF_POP) for topic in self._store.topics)
+        return "" if elsewhere or has_rows(path) else "which is empty"
 
     def family(self, family: Family) -> Trace:
         """Return the answer about a message that has records."""

@@ -216,7 +216,7 @@ def _beyond(known: Known, group: str, reason: str, evidence: tuple[Evidence, ...
     """The group's offset is past it. For POP this shows that a consumer was given it, not what became of it."""
     topic = known.place.topic if known.family is None else known.family.place.topic
     if known.not_read and (group, topic) in known.groups.pops:
-        reason = "a consumer got it (POP); whether it was acknowledged is kept elsewhere, not in this store"
+        reason = "a consumer got it (POP); what is left of this store does not tell whether it was acknowledged"
         return Judgement(DeliveryVerdict.UNKNOWN, reason, evidence)
     return Judgement(DeliveryVerdict.PASSED, reason, evidence)
 

@@ -9,6 +9,7 @@ import shlex
 import stat
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -35,12 +36,12 @@ from ..disk.layout import (
     was_rocksdb,
 )
 from ..disk.lock import holder
-from ..errors import Missing, NoSpace, Unreadable, Unsupported, broken_link
+from ..errors import Missing, NoSpace, StoreError, Unreadable, Unsupported, broken_link
 from ..findings.catalogue import Severity
 from ..findings.next_commands import ALL, RECOVER
 from ..log.batch import Extent, ExtentKind
 from ..log.scan import LogItems
-from ..queues.rocksdb_copy import database_loss
+from ..queues.rocksdb_copy import cut_short, database_loss
 from ..session.journal import barriers_left
 from ..settings.rocksdb import has_rows, read_whole
 from ..start.config_load import config_rules, request_modes
@@ -487,6 +488,8 @@ def databases_of_messages(context: VerifyContext) -> None:
             _report_missing_database(context, path, used)
             continue
         loss = None if context.live else database_loss(path)
+        if loss is None and used and name == KV_STORE and not context.live:
+            _report_cut_kv_store(context, path, *used)
         if loss is None:
             _check_readable(context, path, bool(used), there)
             continue
@@ -524,11 +527,23 @@ def _report_missing_database(context: VerifyContext, path: Path, used: list[str]
         level = Severity.ERROR if _TRANSACTIONS in kept else Severity.WARNING
         context.findings.add("I-014", os.fspath(path), text, severity=level, repair="")
     elif used and path.name == KV_STORE:
-        _report_missing_kv_store(context, path, *used)
+        _report_lost_kv_store(context, path, *used)
 
 
-def _report_missing_kv_store(context: VerifyContext, path: Path, what: str) -> None:
-    """Report that kvStore is missing where groups have consumed.
+def _report_cut_kv_store(context: VerifyContext, path: Path, what: str) -> None:
+    """Report that kvStore is empty where groups have consumed, or that its last entries are cut off."""
+    torn = ""
+    with suppress(StoreError):  # reading the RocksDB reports it
+        torn = cut_short(path)
+    if not has_rows(path):
+        _report_lost_kv_store(context, path, what, how="empty")
+    elif torn:
+        text = f"{torn}: what was written behind it of {what} is lost"
+        context.findings.add("I-014", os.fspath(path), text, severity=Severity.WARNING, repair="")
+
+
+def _report_lost_kv_store(context: VerifyContext, path: Path, what: str, how: str = "missing") -> None:
+    """Report that kvStore is missing where groups have consumed, or empty where that is sure.
 
     A broker makes it at its first start with its option, and has no check points in its own topics from then on: if
     those have none, a group that consumes by POP, or has read its retries of POP, had its check points in kvStore.
@@ -542,9 +557,11 @@ def _report_missing_kv_store(context: VerifyContext, path: Path, what: str) -> N
     retries = any(topic.startswith((f"{RETRY_PREFIX}{group}_", f"{RETRY_PREFIX}{group}+")) for group, topic in reached)
     own = any(queue.topic == TIMER_TOPIC or queue.topic.startswith(REVIVE_TOPIC) for queue in context.store.queues)
     if not own and (retries or any(modes.get(key, "").upper() == POP for key in reached)):
-        text = f"it is missing, and it held {what}"
-        context.findings.add("I-014", os.fspath(path), text, severity=Severity.ERROR, repair="")
-    else:
+        text = f"it is {how}, and it held {what}"
+        sure = how == "missing" or context.crashed  # a broker that started since has made a new one
+        level = Severity.ERROR if sure else Severity.WARNING
+        context.findings.add("I-014", os.fspath(path), text, severity=level, repair="")
+    elif how == "missing":
         text = f"it is missing: if a broker ran with {KV_OPTION} before, it held {what}"
         context.findings.add("I-014", os.fspath(path), text, repair="")
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +53,44 @@ def test_what_an_offset_says_of_pop_without_its_database(root: Path) -> None:
     assert judged.verdict is DeliveryVerdict.UNKNOWN
     assert judged.reason.startswith("a consumer got it (POP)")
     assert any(fact.fact.endswith("which is missing") for fact in judged.evidence)
+
+
+def cut_last(database: Path) -> None:
+    (log,) = database.glob("*.log")
+    os.truncate(log, log.stat().st_size - 1)
+
+
+def empty(database: Path) -> None:
+    (log,) = database.glob("*.log")
+    os.truncate(log, 0)
+
+
+def lose(pattern: str, database: Path) -> None:
+    next(database.glob(pattern)).unlink()
+
+
+@pytest.mark.parametrize(
+    ("damage", "fact"),
+    [
+        (partial(lose, "*.log"), "which is not whole: a write-ahead log of MANIFEST-"),
+        (partial(lose, "MANIFEST-*"), "which is not whole: CURRENT names "),
+        (cut_last, "is cut short at "),
+        (empty, "which is empty"),
+    ],
+)
+def test_what_an_offset_says_of_pop_with_a_database_that_has_lost_something(
+    damage: Callable[[Path], None], fact: str, root: Path, tmp_path: Path
+) -> None:
+    """What a consumer was given and has not acknowledged was perhaps in what is lost."""
+    offsets(root, g={"orders": {0: 2}})
+    mode = {"topic": "orders", "consumerGroup": "g", "mode": "POP", "popShareQueueNum": 0}
+    config(root, "messageRequestMode.json", {"messageRequestModeMap": {"orders": {"g": mode}}})
+    (unpack("5.5.0-rocksdb-killed", tmp_path / "other") / "config/consumerOffsets").rename(root / "kvStore")
+    assert of_g(root)[0] is DeliveryVerdict.PASSED
+    damage(root / "kvStore")
+    judged = whole(k1(root, group="g"), "g").judgement
+    assert judged.verdict is DeliveryVerdict.UNKNOWN
+    assert any(fact in one.fact for one in judged.evidence)
 
 
 def test_no_offset_says_nothing(root: Path) -> None:

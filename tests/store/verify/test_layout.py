@@ -199,6 +199,27 @@ def test_kv_store_that_is_gone(tmp_path: Path) -> None:
     assert severities(stores.unpack("5.1.4-clean", tmp_path), option) == [], "no broker of 5.1 has the option"
 
 
+def test_kv_store_that_has_lost_its_log_or_the_end_of_it(tmp_path: Path) -> None:
+    """All that POP consumers had was in the write-ahead log: a real 5.5.1 gives it to nobody again."""
+    option = "popConsumerKVServiceInit=true"
+    root = stores.unpack("5.5.0-clean", tmp_path)
+    mode = {"topic": "orders", "consumerGroup": "group-a_tags", "mode": "POP", "popShareQueueNum": 0}
+    modes = {"messageRequestModeMap": {"orders": {"group-a_tags": mode}}}
+    (root / "config" / "messageRequestMode.json").write_text(json.dumps(modes))
+    (stores.unpack("5.5.0-rocksdb-killed", tmp_path / "other") / "config/consumerOffsets").rename(root / "kvStore")
+    assert severities(root, option) == []
+    (log,) = (root / "kvStore").glob("*.log")
+    os.truncate(log, log.stat().st_size - 1)
+    assert severities(root, option) == [Severity.WARNING]
+    os.truncate(log, 0)
+    assert severities(root, option) == [Severity.WARNING]
+    (root / "abort").touch()
+    assert severities(root, option) == [Severity.ERROR]
+    log.unlink()
+    assert severities(root) == [Severity.WARNING]
+    assert severities(root, option) == [Severity.ERROR]
+
+
 def test_kv_store_without_current(store: Path) -> None:
     """A real 5.5.1 broker with popConsumerKVServiceInit does not start: RocksDB makes no new one beside a log."""
     (store / "rocksdbstore").rename(store / "kvStore")
