@@ -23,6 +23,7 @@ from ...formats.property_columns import find as find_property
 from ...formats.topics import FILE as TOPICS
 from ...formats.topics import TOPIC_CONFIG_TABLE
 from ..broker.topics import CLEANUP_POLICY, COMPACTED
+from ..columns import rows_of
 from ..counted import counted
 from ..disk.file_queue import MappedFileQueue
 from ..disk.layout import Layout, QueueDirectory, has_topic, no_topic, queue_directories
@@ -538,12 +539,14 @@ def _search_sparse_queue(
     offset, count, reverse = part
     log = open_log(store.layout, queue.topic, queue.queue_id)
     name = f"compaction queue {queue.topic}/{queue.queue_id}"
-    lost, foreign = _LeftOut(_AT_NONE), _LeftOut(_AT_OTHER_TOPICS)
+    lost, foreign, named = _LeftOut(_AT_NONE), _LeftOut(_AT_OTHER_TOPICS), [np.empty(0, np.int64)]
+    bare = _LeftOut("no unit: left out", "record of {} has", "records of {} have")
     with MappedFileQueue.open(queue.path) as files, log.queue:
         windows = _sparse_places(files, offset or 0, count, note)
         seen = False
         for window in reversed(list(windows)) if reverse else windows:
             seen = True
+            named.append(window.position)
             if reverse:
                 window = window.take(slice(None, None, -1))
             for places, batch in batches(log, window):
@@ -554,6 +557,12 @@ def _search_sparse_queue(
                 store.searched.add_batch(Via.QUEUE, kept)
                 for message in messages(selection.wanted(kept, last_first=reverse)):
                     yield FoundMessage(message, Via.QUEUE, log.queue)
+        known, whole = np.sort(np.concatenate(named)), count is None or not seen
+        for item in log.scan(crc=False, reuse=True) if whole and holder(store.layout.lock) is None else ():
+            if isinstance(item, Batch):
+                without = ~rows_of(known, item.position)[1] & (item.columns.ints("queue_offset") >= (offset or 0))
+                bare = bare.and_more(int(without.sum()))
+        bare.tell_rest(name, note)
         if offset is not None and not seen:
             raise _no_message(files, queue, offset)
     lost.tell_rest(name, note)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -180,6 +181,18 @@ def test_damage(tmp_path: Path) -> None:
     assert [m.queue_offset for m in found] == [216, 224]
     assert any("1 unit " in line for line in said)
     assert any("bytes of" in line for line in said)
+
+
+@pytest.mark.parametrize(("offset", "count", "units"), [(None, None, 12), (0, None, 12), (266, 1, 0)])
+def test_records_without_units_are_told(offset: int | None, count: int | None, units: int, tmp_path: Path) -> None:
+    """A queue file that was not written: a broker serves none of its records."""
+    root = stores.unpack("5.3.3-compaction", tmp_path)
+    path = max((root / "compaction" / "compactionCq" / TOPIC / "0").iterdir())
+    path.write_bytes(bytes(path.stat().st_size))
+    said: list[str] = []
+    with StoreReader(root) as store, nullcontext() if units else pytest.raises(NotFound):
+        assert len(ask(store, 0, offset=offset, count=count, note=said.append)) == units
+    assert said == ["10 records of compaction queue state/0 have no unit: left out"]
 
 
 def test_a_log_that_is_gone(tmp_path: Path) -> None:
