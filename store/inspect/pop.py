@@ -28,6 +28,7 @@ from ..disk.layout import KV_STORE
 from ..errors import Missing, StoreError
 from ..log.batch import Batch
 from ..log.commit_log import RecordPlaces, batches
+from ..log.message import tombstones
 from ..queues.rocksdb import RocksDb, is_rocksdb
 from ..search.queue_search import note_loss_in
 from ..search.store import Note, StoreReader, silent
@@ -85,8 +86,8 @@ class PopRecords:
     acks: check point → acknowledged queue offset → revive queue → newest place of the acknowledgement there; None: in
     the timer topic. broker_name: of the broker, taken for acknowledgements without a name; None if unknown. came_back:
     retry topic → unique key → positions. newest: revive queue → offset of its newest record. wrong: number of invalid
-    bodies. again: check points for one message alone. stops: revive queue → offset → position of records that no broker
-    gets past. waiting: records of the timer topic.
+    bodies. lost: of tombstones. again: check points for one message alone. stops: revive queue → offset → position of
+    records that no broker gets past. waiting: records of the timer topic.
     """
 
     check_points: dict[Key, CheckPoint] = field(default_factory=dict)
@@ -94,6 +95,7 @@ class PopRecords:
     came_back: dict[str, dict[bytes, list[int]]] = field(default_factory=dict)
     newest: dict[tuple[str, int], int] = field(default_factory=dict)
     wrong: int = 0
+    lost: int = 0
     again: list[CheckPoint] = field(default_factory=list)
     stops: dict[tuple[str, int], dict[int, int]] = field(default_factory=dict)
     waiting: list[TimerRecords] = field(default_factory=list)
@@ -138,6 +140,7 @@ def pop_records(
         waits = topics.equals(utf8(TIMER_TOPIC))
         waits &= _begins(items.find(names.REAL_TOPIC), pop_format.REVIVE_TOPIC)
         found.waiting += [TimerRecords.of(batch.take(waits))] if waits.any() else []
+        found.lost += int(((revive | topics.equals(utf8(TIMER_TOPIC))) & tombstones(batch.columns)).sum())
         tags = items.find(names.TAGS)
         for row in np.flatnonzero(revive | waits).tolist():
             tag = tags[row].decode("utf-8", "replace")
@@ -360,8 +363,9 @@ def pop(store: StoreReader, now_ms: int, note: Note) -> Pop:
     return found
 
 
-def given_out(store: StoreReader, about: Sequence[PoppedMessage], now_ms: int, note: Note) -> list[Popped]:
-    """Return each time that a consumer was given one of the messages, with its state at `now_ms`; the newest last.
+def given_out(store: StoreReader, about: Sequence[PoppedMessage], now_ms: int, note: Note) -> tuple[list[Popped], int]:
+    """Return each time that a consumer was given one of the messages, with its state at `now_ms`, the newest last; and
+    how many records, which may have been of their check points, are lost.
 
     Raises Unreadable.
     """
@@ -397,7 +401,7 @@ def given_out(store: StoreReader, about: Sequence[PoppedMessage], now_ms: int, n
     _locate(store, kept, records)
     for row in kept:
         row.state, row.reason = _state(row, now_ms, read=False)
-    return sorted([*found, *kept], key=lambda row: (row.pop_timestamp, row.check_point or 0))
+    return sorted([*found, *kept], key=lambda row: (row.pop_timestamp, row.check_point or 0)), records.lost
 
 
 def _note_order_info(store: StoreReader, note: Note) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 from ...formats.pop import KV_OPTION, REVIVE_TOPIC
 from ..broker.snapshot import QueueId, list_entries
 from ..broker.system_topics import TIMER_TOPIC
+from ..counted import counted
 from ..disk.layout import KV_STORE, Layout
 from ..disk.lock import holder
 from ..errors import StoreError
@@ -160,7 +161,7 @@ class _Tracer:
         units = [named(store, chosen, place) for place in places_of(chosen)] if chosen else []
         waiting = Waiting(store, family, self._question.now_ms, note, self._version)
         why = waiting.judgement() if chosen is None else None
-        pops = self._pops([chosen, *(message for _, message in family.retries)] if chosen is not None else [])
+        pops, lost = self._pops([chosen, *(message for _, message in family.retries)] if chosen is not None else [])
         events = story(store, family, units, waiting, pops)
         superseded = None
         if chosen is not None:
@@ -182,7 +183,7 @@ class _Tracer:
             of_group,
             self._settled,
             self._question.subscription,
-            self._not_read,
+            (*self._not_read, *lost),
         )
         found = self._answer(family, chosen or family.records[-1])
         found.events = events
@@ -206,18 +207,22 @@ class _Tracer:
             store_timestamp=message.store_timestamp,
         )
 
-    def _pops(self, messages: list[Message]) -> list[Popped]:
-        """Return each time that POP gave a consumer a message: a check point waits in the timer topic first."""
+    def _pops(self, messages: list[Message]) -> tuple[list[Popped], tuple[Evidence, ...]]:
+        """Return each time that POP gave a consumer a message, and what may have been a further one: a check point
+        waits in the timer topic first.
+        """
         store = self._store
         if not messages:
-            return []
+            return [], ()
         kept = is_rocksdb(store.layout.root / KV_STORE)
         if not kept and not any(t.startswith(_OF_POP) for t in store.topics):
-            return []
+            return [], ()
         from ..inspect.pop import PoppedMessage, given_out
 
         places = [PoppedMessage(m.topic, m.queue_id, m.queue_offset, m.position) for m in messages]
-        return given_out(store, places, self._question.now_ms, self._note)
+        rows, lost = given_out(store, places, self._question.now_ms, self._note)
+        text = f"{counted(lost, 'record')} of the log, where POP notes what consumers have, cannot be read"
+        return rows, (Evidence(text, "commitlog"),) if lost else ()
 
     def _judge(self, found: Trace, known: Known, units: list[FoundUnit]) -> None:
         """Add a verdict for each group that something connects with the message, or for the one asked for."""

@@ -12,15 +12,17 @@ from typing import Any
 import pytest
 
 from mqstore.formats.message_properties import RETRY_PREFIX
+from mqstore.store.broker.snapshot import QueueId
 from mqstore.store.disk.broker_conf import BrokerConfig
-from mqstore.store.inspect.pop import PopState, pop
-from mqstore.store.search.store import StoreReader
+from mqstore.store.inspect.pop import PoppedMessage, PopState, pop, pop_records
+from mqstore.store.search.store import StoreReader, silent
 from mqstore.store.trace.answer import DeliveryVerdict, EventKind
 from mqstore.store.trace.locate import By
 from mqstore.store.trace.verdicts import AT_ONCE
 
 from ... import tiered
 from ...archives import extract
+from ...cli.datadriven import run_here
 from ...stores import messages, unpack
 from ..inspect.test_pop import POP, RETRIES_LEFT_MS, cut
 from .asked import asked, behind, config, k1, of_g, offsets, one, verdict, whole, without_unit
@@ -221,6 +223,30 @@ def test_a_retry_that_was_given_out_by_pop_is_not_consumed(position: int, group:
     assert judged.verdict is DeliveryVerdict.INVISIBLE, judged
     places = [event.topic for event in found.events if event.event is EventKind.POPPED and event.group == group]
     assert f"{RETRY_PREFIX}{group}+work" in places
+
+
+def test_what_an_offset_says_of_pop_with_check_points_that_are_lost(tmp_path: Path) -> None:
+    """What recover puts in their place tells no more what a consumer was given."""
+    root, about = unpack("5.3.3-pop", tmp_path), QueueId("work", 0)
+    place = {"topic": "work", "queue_id": 0, "queue_offset": 59}
+    [message] = [m for m in messages("5.3.3-pop") if place.items() <= m.items()]
+    lost = 0
+    while True:
+        with StoreReader(root) as store:
+            rows = pop_records(store, silent, [PoppedMessage(*about, 59, message["physical_offset"])]).check_points
+        if not rows:
+            break
+        for point in rows.values():
+            path = max(path for path in (root / "commitlog").iterdir() if int(path.name) <= point.position)
+            with path.open("r+b") as file:
+                file.seek(point.position - int(path.name))
+                file.write(bytes(100))
+            lost += 1
+    assert run_here(["recover", str(root), "--apply", "--yes"]).stdout.startswith("Done")
+    for group in ("pop_a", "pop_b"):
+        judged = whole(one(root, str(message["physical_offset"]), by=By.POSITION, group=group), group).judgement
+        assert judged.verdict is DeliveryVerdict.UNKNOWN
+        assert any(fact.fact.startswith(f"{lost} records of the log") for fact in judged.evidence)
 
 
 @pytest.mark.parametrize("below", [True, False])
