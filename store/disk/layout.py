@@ -77,6 +77,21 @@ class Layout:
         self.commit_log_directories = commit_log_directories
         self.commit_log_origin = commit_log_origin
         self.dledger = dledger
+        self.consume_queue = root / CONSUME_QUEUE
+        self.batch_consume_queue = root / BATCH_CONSUME_QUEUE
+        self.consume_queue_ext = root / CONSUME_QUEUE_EXT
+        self.index = root / INDEX
+        self.checkpoint = root / "checkpoint"
+        self.abort = root / "abort"
+        self.lock = root / LOCK
+        self.config = root / CONFIG
+        self.timer_wheel = root / "timerwheel"
+        self.timer_log = root / TIMER_LOG
+        #: A RocksDB that every start of a broker since 5.4 creates (spec 04, 4.10).
+        self.rocksdb_store = root / ROCKSDB_STORE
+        #: Logs of compaction topics, 5.1+ (spec 06, 6.1), and their queues.
+        self.compaction_log = root / COMPACTION / COMPACTION_LOG
+        self.compaction_queues = root / COMPACTION / COMPACTION_QUEUES
         self.aside: tuple[Path, ...] = ()
         #: The broker's version that the user has named, for the commands that are proposed.
         self.version_named = ""
@@ -190,60 +205,6 @@ class Layout:
     def is_root(self) -> bool:
         """Whether the path is the root of a store, not a part of one."""
         return any(path.is_dir() for path in (self.root / COMMIT_LOG, self.consume_queue, self.batch_consume_queue))
-
-    @property
-    def consume_queue(self) -> Path:
-        return self.root / CONSUME_QUEUE
-
-    @property
-    def batch_consume_queue(self) -> Path:
-        return self.root / BATCH_CONSUME_QUEUE
-
-    @property
-    def consume_queue_ext(self) -> Path:
-        return self.root / CONSUME_QUEUE_EXT
-
-    @property
-    def index(self) -> Path:
-        return self.root / INDEX
-
-    @property
-    def checkpoint(self) -> Path:
-        return self.root / "checkpoint"
-
-    @property
-    def abort(self) -> Path:
-        return self.root / "abort"
-
-    @property
-    def lock(self) -> Path:
-        return self.root / LOCK
-
-    @property
-    def config(self) -> Path:
-        return self.root / CONFIG
-
-    @property
-    def timer_wheel(self) -> Path:
-        return self.root / "timerwheel"
-
-    @property
-    def timer_log(self) -> Path:
-        return self.root / TIMER_LOG
-
-    @property
-    def rocksdb_store(self) -> Path:
-        """A RocksDB that every start of a broker since 5.4 creates (spec 04, 4.10)."""
-        return self.root / ROCKSDB_STORE
-
-    @property
-    def compaction_log(self) -> Path:
-        """Logs of compaction topics, 5.1+ (spec 06, 6.1)."""
-        return self.root / COMPACTION / COMPACTION_LOG
-
-    @property
-    def compaction_queues(self) -> Path:
-        return self.root / COMPACTION / COMPACTION_QUEUES
 
     @property
     def journal(self) -> Path:
