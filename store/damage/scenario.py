@@ -164,13 +164,6 @@ def cut(path: str | os.PathLike[str], size: int, reason: str) -> Edit:
     return Edit("truncate", os.fspath(path), reason, (), 0, size)
 
 
-def create(path: str | os.PathLike[str], data: bytes, reason: str, size: int | None = None) -> Edit:
-    """Return an edit that makes a file; size: of the file, if larger than `data`."""
-    pieces = ((0, data),) if data else ()
-    length = len(data) if size is None else size
-    return Edit("create", os.fspath(path), reason, (), 0, length, None, pieces)
-
-
 def replace(path: Path, data: bytes, reason: str) -> Iterator[Edit]:
     """Yield edits that give a file other content."""
     yield cut(path, 0, reason)
@@ -180,7 +173,7 @@ def replace(path: Path, data: bytes, reason: str) -> Iterator[Edit]:
 def killed(scene: Scene) -> Iterator[Edit]:
     """Yield the edit that makes the store look like that of a killed broker: `abort` exists."""
     if not scene.store.layout.abort.exists():
-        yield create(scene.store.layout.abort, b"", "the broker did not stop in order")
+        yield Edit.create(scene.store.layout.abort, b"", "the broker did not stop in order")
 
 
 _CHUNK_BYTES = 4 << 20
@@ -327,8 +320,9 @@ def _apply(edit: Edit, files: Files) -> None:
         files.unlink(path)
         return
     if edit.kind == "create":
-        write_new(files, path, edit.pieces[0][1] if edit.pieces else b"")
-        if edit.pieces and len(edit.pieces[0][1]) < edit.length:
+        ((_, data),) = edit.pieces
+        write_new(files, path, data)
+        if len(data) < edit.length:
             with files.open(path) as file:
                 file.truncate(edit.length)
         return

@@ -37,20 +37,7 @@ from ..queues.edits import last_byte
 from ..settings.read import LARGEST_BYTES
 from ..tiered.segments import kind_of_place, open_segments, read_index
 from ..timer.read import TimerUnits, timer_log
-from .scenario import (
-    REGISTER,
-    RecordPlace,
-    Scenario,
-    Scene,
-    create,
-    cut,
-    killed,
-    remove,
-    replace,
-    scenario,
-    write,
-    zeros,
-)
+from .scenario import REGISTER, RecordPlace, Scenario, Scene, cut, killed, remove, replace, scenario, write, zeros
 
 PAGE_BYTES = 4096
 LIES = (-(2**31), -1, 0, 1, SMALLEST - 1, SMALLEST, 2**16, 2**30, 2**31 - 1)
@@ -257,7 +244,7 @@ def _empty_segment(scene: Scene) -> Iterator[Edit]:
     """Behind the last file of the log there is an empty one."""
     files = scene.store.log_files
     path = f"{files.directories[0]}/{file_name(files.files[-1].start + files.file_size)}"
-    yield create(path, b"", "an empty file behind the log")
+    yield Edit.create(path, b"", "an empty file behind the log")
 
 
 @scenario("stray-file", 1251)
@@ -266,7 +253,7 @@ def _stray_file(scene: Scene) -> Iterator[Edit]:
     files = scene.store.log_files
     path = f"{files.directories[0]}/{file_name(files.start)}.bak"
     data = scene.rng.randbytes(scene.rng.randint(1, min(PAGE_BYTES, files.file_size)))
-    yield create(path, data, "not of the broker", files.file_size)
+    yield Edit.create(path, data, "not of the broker", size=files.file_size)
 
 
 @scenario("duplicate-segment", 8859, 1231)
@@ -278,7 +265,7 @@ def _duplicate_segment(scene: Scene) -> Iterator[Edit]:
     file = scene.rng.choice(scene.log)
     other = next(path for path in directories if path != Path(file.path).parent)
     stale = scene.store.log_files.read_file(file, 0, min(file.size, _LARGEST_COPY) // 2)
-    yield create(other / Path(file.path).name, stale, "an older file of the log", file.size)
+    yield Edit.create(other / Path(file.path).name, stale, "an older file of the log", size=file.size)
 
 
 _MOVED_UNITS = 1 << 16
@@ -336,7 +323,7 @@ def _empty_queue_file(scene: Scene) -> Iterator[Edit]:
     files, _, _ = scene.queue()
     with files:
         path = f"{files.directories[0]}/{file_name(files.files[-1].start + files.file_size)}"
-    yield create(path, b"", "an empty file behind a queue")
+    yield Edit.create(path, b"", "an empty file behind a queue")
 
 
 @scenario("queues-deleted", 8032, 495)
@@ -409,7 +396,7 @@ def _index_endless(scene: Scene) -> Iterator[Edit]:
     name = newest.name
     for _ in range(_ENDLESS_FILES):
         name = index_file_name(_LONG_AGO, name)
-        yield create(newest.with_name(name), header, "an index file without an item", size)
+        yield Edit.create(newest.with_name(name), header, "an index file without an item", size=size)
 
 
 @scenario("compaction-cut")
