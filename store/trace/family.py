@@ -224,12 +224,13 @@ def identity(message: Message) -> object:
 
 
 def _family(rows: list[tuple[Message, str]], found_by: str, given: Message | None) -> Family:
-    rows.sort(key=lambda row: _order(row[0]))
+    rows.sort(key=lambda row: (row[0].position, inner_number(row[0])))
     return Family([message for message, _ in rows], found_by, rows[0][1], given)
 
 
-def _order(message: Message) -> tuple[int, int]:
-    return message.position, -1 if message.inner is None else message.inner.number
+def inner_number(message: Message) -> int:
+    """Return the number of a message in its batch record, -1 for a record of its own."""
+    return -1 if message.inner is None else message.inner.number
 
 
 def only(every: list[Family], topic: Selection) -> list[Family]:

@@ -26,7 +26,7 @@ from ..search.log_search import search_log
 from ..search.selection import Selection, matches
 from ..search.store import FoundMessage, Note, StoreReader, Via
 from .answer import DeliveryVerdict, Evidence, Judgement
-from .family import Family, families, identity, naming, only
+from .family import Family, families, identity, inner_number, naming, only
 
 MOST_RECORDS = 10_000
 """At most this many records with one key are shown."""
@@ -184,11 +184,7 @@ def _around(store: StoreReader, asked: TraceTarget, given: tuple[Message, str], 
 
 
 def _same(one: Message, other: Message) -> bool:
-    return one.position == other.position and _number(one) in (-1, _number(other))
-
-
-def _number(message: Message) -> int:
-    return -1 if message.inner is None else message.inner.number
+    return one.position == other.position and inner_number(one) in (-1, inner_number(other))
 
 
 def _shape(text: str) -> str:
@@ -237,15 +233,8 @@ def judgement_of(store: StoreReader, gone: PlaceWithoutRecord) -> Judgement | No
     record. Raises Unreadable.
     """
     position = gone.position
-    facts = tuple(
-        Evidence(
-            "an index item names this place, by the hash of its key"
-            if gone.by_key
-            else "a queue unit names this place",
-            where,
-        )
-        for where in gone.named_by
-    )
+    item, unit = "an index item names this place, by the hash of its key", "a queue unit names this place"
+    facts = tuple(Evidence(item if gone.by_key else unit, where) for where in gone.named_by)
     if position is None:
         return _of_queue(store, gone)
     log = store.log_files
@@ -270,17 +259,14 @@ def _of_queue(store: StoreReader, gone: PlaceWithoutRecord) -> Judgement | None:
     address = gone.address
     if address is None or address.topic is None or address.queue_offset is None:
         return None
-    for summary in store.queue_summaries:
-        if (summary.topic, summary.queue_id) == (address.topic, address.queue_id):
-            break
-    else:
-        return None
+    queue = (address.topic, address.queue_id)
+    ends = next((one for one in store.queue_summaries if (one.topic, one.queue_id) == queue), None)
     name, offset = f"{address.topic}/{address.queue_id}", address.queue_offset
-    if offset < summary.min_offset:
-        fact = Evidence(f"{name} begins at {summary.min_offset}", "consumequeue")
-        return Judgement(DeliveryVerdict.GONE, "it has expired", (fact,))
-    if offset >= summary.max_offset:
+    if ends is None or offset >= ends.max_offset:
         return None
+    if offset < ends.min_offset:
+        fact = Evidence(f"{name} begins at {ends.min_offset}", "consumequeue")
+        return Judgement(DeliveryVerdict.GONE, "it has expired", (fact,))
     return Judgement(DeliveryVerdict.UNREADABLE, "its queue unit leads to no record", (Evidence(gone.why, name),))
 
 

@@ -154,17 +154,16 @@ def _popped(known: Known, group: str) -> Judgement | None:
         back = Evidence("written again for the group", f"commitlog at {last.returned}")
         reason = "no consumer acknowledged it in time (POP): it is in the retry topic of the group"
         return Judgement(DeliveryVerdict.RETRY, reason, (*evidence, back))
-    if last.state is PopState.INVISIBLE:
-        reason = "a consumer has it (POP): no other consumer gets it until then"
-        return Judgement(DeliveryVerdict.INVISIBLE, reason, evidence, until)
-    if last.state is PopState.DUE:
-        reason = f"no consumer acknowledged it (POP): {last.reason}"
-        return Judgement(DeliveryVerdict.INVISIBLE, reason, evidence, until)
-    if last.state is PopState.NEVER:
-        reason = f"no consumer acknowledged it (POP), and it is not delivered again: {last.reason}"
-        return Judgement(DeliveryVerdict.NEVER_FIRES, reason, evidence, until)
+    verdict = DeliveryVerdict.UNKNOWN
     reason = f"a consumer got it (POP); whether it was acknowledged is not known: {last.reason}"
-    return Judgement(DeliveryVerdict.UNKNOWN, reason, evidence, until)
+    if last.state is PopState.INVISIBLE:
+        verdict, reason = DeliveryVerdict.INVISIBLE, "a consumer has it (POP): no other consumer gets it until then"
+    elif last.state is PopState.DUE:
+        verdict, reason = DeliveryVerdict.INVISIBLE, f"no consumer acknowledged it (POP): {last.reason}"
+    elif last.state is PopState.NEVER:
+        verdict = DeliveryVerdict.NEVER_FIRES
+        reason = f"no consumer acknowledged it (POP), and it is not delivered again: {last.reason}"
+    return Judgement(verdict, reason, evidence, until)
 
 
 def _absent(known: Known) -> Judgement | None:
@@ -285,30 +284,29 @@ def _unserved(known: Known, group: str) -> Judgement | None:
     topic, queue_id, _ = known.place
     groups = known.groups
     if groups.permission is not None and not groups.permission & READ:
-        fact = Evidence(f"brokerPermission is {groups.permission}", "broker configuration")
-        return Judgement(DeliveryVerdict.NOT_SERVED, "nobody may read from the broker", (fact,))
+        fact = f"brokerPermission is {groups.permission}"
+        return _not_served("nobody may read from the broker", fact, "broker configuration")
     entry = groups.entries.get(group)
     if entry is not None and entry.get("consume_enable") is False:
-        fact = Evidence("consumeEnable is false", f"config/{GROUPS}")
-        return Judgement(DeliveryVerdict.NOT_SERVED, "the group may not consume", (fact,))
+        return _not_served("the group may not consume", "consumeEnable is false", f"config/{GROUPS}")
     if (group, topic) in groups.forbidden:
-        fact = Evidence("the group is forbidden to read the topic", f"config/{GROUPS}")
-        return Judgement(DeliveryVerdict.NOT_SERVED, "the group may not consume the topic", (fact,))
+        fact = "the group is forbidden to read the topic"
+        return _not_served("the group may not consume the topic", fact, f"config/{GROUPS}")
     if groups.topics is None or is_system_topic(topic) or topic.startswith(_OF_GROUPS):
         return None
     found = groups.topics.get(topic)
     if found is None:
-        fact = Evidence(f"no entry for {topic}", f"config/{TOPICS}")
-        return Judgement(DeliveryVerdict.NOT_SERVED, "the broker does not know the topic", (fact,))
+        return _not_served("the broker does not know the topic", f"no entry for {topic}", f"config/{TOPICS}")
     perm, queues = found.get("perm"), found.get("read_queue_nums")
     if isinstance(perm, int) and not perm & READ:
-        fact = Evidence(f"perm is {perm}", f"config/{TOPICS}")
-        return Judgement(DeliveryVerdict.NOT_SERVED, "nobody may read the topic", (fact,))
+        return _not_served("nobody may read the topic", f"perm is {perm}", f"config/{TOPICS}")
     if isinstance(queues, int) and queue_id is not None and queue_id >= queues:
-        fact = Evidence(f"readQueueNums is {queues}", f"config/{TOPICS}")
-        reason = f"consumers do not see queue {queue_id}"
-        return Judgement(DeliveryVerdict.NOT_SERVED, reason, (fact,))
+        return _not_served(f"consumers do not see queue {queue_id}", f"readQueueNums is {queues}", f"config/{TOPICS}")
     return None
+
+
+def _not_served(reason: str, fact: str, where: str) -> Judgement:
+    return Judgement(DeliveryVerdict.NOT_SERVED, reason, (Evidence(fact, where),))
 
 
 def _undispatched(known: Known) -> Judgement | None:
