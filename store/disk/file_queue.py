@@ -13,7 +13,6 @@ Files are read in windows that leave out holes of sparse files and unreadable ra
 from __future__ import annotations
 
 import os
-from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -42,84 +41,6 @@ from .compressed import (
 _ZEROS = bytes(1 << 16)
 _FIRST_LOOK_BYTES, _LOOK_BYTES = 1 << 12, 1 << 20
 """Bytes that a search for data reads at once; most files have some at their front."""
-
-
-class Windows(ABC):
-    """Reads files of a queue in the ways that readers need. Unreadable ranges are noted with `byte_reader.note`."""
-
-    @abstractmethod
-    def fill(self, file: MappedFile, offset: int, buffer: memoryview) -> tuple[int, list[Unread]]:
-        """Fill `buffer` from byte `offset` of a file on; return the number of bytes and the unreadable ranges, which
-        are zeros in the buffer. Notes nothing. Raises Unreadable.
-        """
-
-    @abstractmethod
-    def next_data(self, file: MappedFile, offset: int) -> int | None:
-        """First byte from `offset` on that is not in a hole of a sparse file, None if there is none."""
-
-    @abstractmethod
-    def data_end(self, file: MappedFile, offset: int) -> int:
-        """Where the data at `offset` ends: at a hole or the end of the file."""
-
-    def read_into(self, file: MappedFile, offset: int, buffer: memoryview) -> int:
-        """Fill `buffer` from byte `offset` of one file on; return the number of bytes.
-
-        Raises UnreadableRange, Unreadable.
-        """
-        got, unread = self.fill(file, offset, buffer)
-        if unread:
-            raise byte_reader.failed(unread[0])
-        return got
-
-    def read_around(self, file: MappedFile, offset: int, buffer: memoryview) -> tuple[int, list[Unread]]:
-        """As `read_into`, but unreadable ranges become zeros; they are noted and returned.
-
-        Raises UnreadableRange where going around is not allowed (`byte_reader.noting`), Unreadable.
-        """
-        got, unread = self.fill(file, offset, buffer)
-        for each in unread:
-            byte_reader.note(each)
-        return got, unread
-
-    def readable(self, file: MappedFile, offset: int, size: int, needed: int) -> bytes:
-        """Up to `size` bytes from byte `offset` on, ending at the first unreadable one.
-
-        Unreadable ranges are noted if they begin within the first `needed` bytes. Raises as `read_around`.
-        """
-        data = bytearray(max(0, min(size, file.size - offset)))
-        got, unread = self.fill(file, offset, memoryview(data))
-        for each in unread:
-            if each.offset < offset + needed:
-                byte_reader.note(each)
-        return bytes(data[: min([got, *(each.offset - offset for each in unread)])])
-
-    def parts(
-        self, file: MappedFile, offset: int, size: int, unit_bytes: int
-    ) -> Iterator[tuple[int, bytes | bytearray]]:
-        """Yield (byte of the file, units from there on) for a range: one item, or several around unreadable units.
-
-        Unreadable ranges are noted. Raises as `read_around`.
-        """
-        data = bytearray(max(0, min(size, file.size - offset)))
-        got, unread = self.read_around(file, offset, memoryview(data))
-        yield from byte_reader.whole_units(offset, data, got, unread, unit_bytes)
-
-    def windows(
-        self, file: MappedFile, begin: int, end: int, window_bytes: int, unit_bytes: int = 1
-    ) -> Iterator[tuple[int, bytes | bytearray]]:
-        """Yield (byte of the file, whole units from there on), in order, up to byte `end`.
-
-        begin: where a unit begins. Bytes behind the last whole unit are included. Holes of a sparse file and units
-        that are not wholly readable are left out; unreadable ranges are noted. Raises as `read_around`.
-        """
-        at, end = begin, min(end, file.size)
-        while at < end and (data_at := self.next_data(file, at)) is not None and data_at < end:
-            at = max(at, data_at - (data_at - begin) % unit_bytes)
-            stop = max(self.data_end(file, data_at), at + unit_bytes)
-            stop += -(stop - begin) % unit_bytes
-            size = min(window_bytes, stop - at, end - at)
-            yield from self.parts(file, at, size, unit_bytes)
-            at += size
 
 
 def is_zero(data: bytes | bytearray | memoryview) -> bool:
@@ -190,7 +111,7 @@ def start_of(name: str) -> int | None:
     return None
 
 
-class MappedFileQueue(Closing, Windows):
+class MappedFileQueue(Closing):
     """The files of one stream, sorted by position. Open with `MappedFileQueue.open`.
 
     files: the files that hold the stream. file_size: bytes of a whole file, as configured or learned from the files; 0
@@ -315,7 +236,9 @@ class MappedFileQueue(Closing, Windows):
             raise
 
     def fill(self, file: MappedFile, offset: int, buffer: memoryview) -> tuple[int, list[Unread]]:
-        """As `Windows.fill`. Queues that read from elsewhere override it."""
+        """Fill `buffer` from byte `offset` of a file on; return the number of bytes and the unreadable ranges, which
+        are zeros in the buffer. Notes nothing. Raises Unreadable. Queues that read from elsewhere override it.
+        """
         room = buffer[: max(0, min(len(buffer), file.size - offset))]
         try:
             descriptor = self.descriptor(file)
@@ -332,6 +255,66 @@ class MappedFileQueue(Closing, Windows):
         if self.stop is not None:
             still(room, file.start + offset, self.stop)
         return got
+
+    def read_into(self, file: MappedFile, offset: int, buffer: memoryview) -> int:
+        """Fill `buffer` from byte `offset` of one file on; return the number of bytes.
+
+        Raises UnreadableRange, Unreadable.
+        """
+        got, unread = self.fill(file, offset, buffer)
+        if unread:
+            raise byte_reader.failed(unread[0])
+        return got
+
+    def read_around(self, file: MappedFile, offset: int, buffer: memoryview) -> tuple[int, list[Unread]]:
+        """As `read_into`, but unreadable ranges become zeros; they are noted and returned.
+
+        Raises UnreadableRange where going around is not allowed (`byte_reader.noting`), Unreadable.
+        """
+        got, unread = self.fill(file, offset, buffer)
+        for each in unread:
+            byte_reader.note(each)
+        return got, unread
+
+    def readable(self, file: MappedFile, offset: int, size: int, needed: int) -> bytes:
+        """Up to `size` bytes from byte `offset` on, ending at the first unreadable one.
+
+        Unreadable ranges are noted if they begin within the first `needed` bytes. Raises as `read_around`.
+        """
+        data = bytearray(max(0, min(size, file.size - offset)))
+        got, unread = self.fill(file, offset, memoryview(data))
+        for each in unread:
+            if each.offset < offset + needed:
+                byte_reader.note(each)
+        return bytes(data[: min([got, *(each.offset - offset for each in unread)])])
+
+    def parts(
+        self, file: MappedFile, offset: int, size: int, unit_bytes: int
+    ) -> Iterator[tuple[int, bytes | bytearray]]:
+        """Yield (byte of the file, units from there on) for a range: one item, or several around unreadable units.
+
+        Unreadable ranges are noted. Raises as `read_around`.
+        """
+        data = bytearray(max(0, min(size, file.size - offset)))
+        got, unread = self.read_around(file, offset, memoryview(data))
+        yield from byte_reader.whole_units(offset, data, got, unread, unit_bytes)
+
+    def windows(
+        self, file: MappedFile, begin: int, end: int, window_bytes: int, unit_bytes: int = 1
+    ) -> Iterator[tuple[int, bytes | bytearray]]:
+        """Yield (byte of the file, whole units from there on), in order, up to byte `end`.
+
+        begin: where a unit begins. Bytes behind the last whole unit are included. Holes of a sparse file and units
+        that are not wholly readable are left out; unreadable ranges are noted. Raises as `read_around`.
+        """
+        at, end = begin, min(end, file.size)
+        while at < end and (data_at := self.next_data(file, at)) is not None and data_at < end:
+            at = max(at, data_at - (data_at - begin) % unit_bytes)
+            stop = max(self.data_end(file, data_at), at + unit_bytes)
+            stop += -(stop - begin) % unit_bytes
+            size = min(window_bytes, stop - at, end - at)
+            yield from self.parts(file, at, size, unit_bytes)
+            at += size
 
     def content(self, file: MappedFile) -> Plain:
         """The bytes of a file that can be read, and why there are no more; for a plain file, all.
