@@ -67,12 +67,14 @@ VALUES = 3
 """The first so many names, whose values are found in that pass, too."""
 
 
+_NUL, _MALFORMED, _RUN_TOGETHER, _REPEATED, _OPEN = (1 << bit for bit in range(5))
+"""What the native kernel notes of each text, as bits."""
+
+
 class _NativeItems:
     """`PropertyItems` by the native kernel: one pass over the texts, which are not copied."""
 
-    _NUL, _MALFORMED, _RUN_TOGETHER, _REPEATED, _OPEN = (1 << bit for bit in range(5))
-
-    def __init__(self, texts: Ragged, wanted: Sequence[bytes] = ()) -> None:
+    def __init__(self, texts: Ragged, wanted: Sequence[bytes]) -> None:
         self._texts = texts
         if texts.noted.items is None:
             names, values = (tuple(wanted), len(wanted)) if wanted else (NAMES, VALUES)
@@ -126,27 +128,15 @@ class _NativeItems:
         found = self._values(name)
         return found is not None and bool(found[2].any())
 
-    def _flag(self, bit: int) -> Flags:
+    def flag(self, bit: int) -> Flags:
         if not self._all_odd & bit:
             return np.zeros(len(self._texts), np.bool_)
         found: Flags = self._odd & bit != 0
         return found
 
-    def has_nul(self) -> Flags:
-        return self._flag(self._NUL)
-
-    def malformed(self) -> Flags:
-        return self._flag(self._MALFORMED)
-
-    def run_together(self) -> Flags:
-        return self._flag(self._RUN_TOGETHER)
-
-    def repeated(self) -> Flags:
-        return self._flag(self._REPEATED)
-
     @property
     def ended(self) -> bool:
-        return not self._all_odd & self._OPEN and bool((self._texts.length > 0).all())
+        return not self._all_odd & _OPEN and bool((self._texts.length > 0).all())
 
 
 class PropertyItems:
@@ -279,7 +269,7 @@ class PropertyItems:
     def has_nul(self) -> Flags:
         """bool[n]: the text has a NUL byte."""
         if self._native is not None:
-            return self._native.has_nul()
+            return self._native.flag(_NUL)
         found = np.zeros(self._count, np.bool_)
         text = self._blob[: self._end]
         if not text.min(initial=_SEPARATOR):
@@ -339,7 +329,7 @@ class PropertyItems:
     def run_together(self) -> Flags:
         """bool[n]: the text has an item with more than one separator between name and value."""
         if self._native is not None:
-            return self._native.run_together()
+            return self._native.flag(_RUN_TOGETHER)
         found = np.zeros(self._count, np.bool_)
         if not self._one_each:
             first, behind = (np.searchsorted(self._name_ends, bound) for bound in self._bounds)
@@ -349,7 +339,7 @@ class PropertyItems:
     def malformed(self) -> Flags:
         """bool[n]: the text has an item without a name or without a value, which readers drop."""
         if self._native is not None:
-            return self._native.malformed()
+            return self._native.flag(_MALFORMED)
         found = np.zeros(self._count, np.bool_)
         length = self._name_lengths
         if len(length) and length.min() <= 0:
@@ -379,7 +369,7 @@ class PropertyItems:
         Consecutive texts mostly have the same names, which are then compared once.
         """
         if self._native is not None:
-            return self._native.repeated()
+            return self._native.flag(_REPEATED)
         return self._may_repeat() | self.malformed()
 
     def _may_repeat(self) -> Flags:

@@ -91,9 +91,9 @@ def columns_of(schema: c.Construct[Any, Any]) -> list[Column]:
 def _collect(nodes: tuple[Node, ...], found: dict[str, Column], optional: bool) -> None:
     for node in nodes:
         if isinstance(node, Number):
-            _add(found, Column(node.path, node.code[1:], node.doc, optional))
+            found.setdefault(node.path, Column(node.path, node.code[1:], node.doc, optional))
         elif isinstance(node, Blob):
-            _add(found, Column(node.path, "bytes", node.doc, optional))
+            found.setdefault(node.path, Column(node.path, "bytes", node.doc, optional))
         elif isinstance(node, Branch):
             yes: dict[str, Column] = {}
             no: dict[str, Column] = {}
@@ -103,9 +103,4 @@ def _collect(nodes: tuple[Node, ...], found: dict[str, Column], optional: bool) 
                 either = yes.get(name, column), no.get(name, column)
                 wider = max(side.type for side in either)
                 partly = name not in yes or name not in no or any(s.optional for s in either)
-                _add(found, Column(name, wider, column.doc, partly))
-
-
-def _add(found: dict[str, Column], column: Column) -> None:
-    if column.name not in found:
-        found[column.name] = column
+                found.setdefault(name, Column(name, wider, column.doc, partly))
