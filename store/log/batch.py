@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 import numpy as np
@@ -371,7 +372,7 @@ def unwrapped(batch: Batch, max_bytes: int = MAX_BODY_BYTES) -> Batch:
     bodies = _bodies(batch, rows, max_bytes)
     starts = [_starts(body) for body in bodies.tolist()]
     counts = np.array([len(found) for found in starts], np.int64)
-    message_starts = np.repeat(bodies.start, counts) + np.concatenate([*map(_ints, starts)])
+    message_starts = np.repeat(bodies.start, counts) + np.array([*chain.from_iterable(starts)], np.int64)
     ends = np.repeat(bodies.start + bodies.length, counts)
     copies = np.ones(len(batch), np.int64)
     copies[rows] = np.maximum(counts, 1)
@@ -385,10 +386,6 @@ def unwrapped(batch: Batch, max_bytes: int = MAX_BODY_BYTES) -> Batch:
     _set_inner_columns(repeated.columns, own, inside, number)
     inner = Inner(batch, row, np.where(inside, number, -1), copies[row])
     return repeated.replace(inner=inner)
-
-
-def _ints(numbers: list[int]) -> Ints:
-    return np.array(numbers, np.int64)
 
 
 def _starts(body: bytes) -> list[int]:

@@ -375,7 +375,7 @@ class Message(_Fields):
             "keys": self.keys,
             "unique_key": properties.get(names.UNIQ_KEY),
             "message_id": self.message_id,
-            **(self._raw_body() if raw else self._shown_body(max_body)),
+            **({"body_base64": _base64(self.stored_body), "raw": True} if raw else self._shown_body(max_body)),
             **MARKS[self.mark],
             **self._stands_for_lost(),
             **self._in_batch(),
@@ -402,19 +402,13 @@ class Message(_Fields):
         """`properties_raw`, or its Base64, where the stored text cannot be rebuilt from `properties`."""
         if rebuilds(self.properties, self.raw_properties, any_ending=not raw):
             return {}
-        try:
-            return {"properties_raw": self.raw_properties.decode("utf-8")}
-        except UnicodeDecodeError:
-            return {"properties_raw_base64": _base64(self.raw_properties)}
-
-    def _raw_body(self) -> dict[str, Any]:
-        return {"body_base64": _base64(self.stored_body), "raw": True}
+        return _text_or_base64("properties_raw", self.raw_properties)
 
     def _shown_body(self, max_body: int) -> dict[str, Any]:
         if not self.sys_flag & FORMS:
-            return _text_or_base64(self.stored_body)
+            return _text_or_base64("body", self.stored_body)
         body = self.body(max_body)
-        shown = _text_or_base64(body.data)
+        shown = _text_or_base64("body", body.data)
         if body.compression:
             shown["body_compression"] = body.compression
         if error := body.error or self._batch_error(body.data):
@@ -443,11 +437,11 @@ def is_batch_record(sys_flag: Any) -> Any:
     return sys_flag & _BATCH_BITS == _BATCH_BITS
 
 
-def _text_or_base64(body: bytes) -> dict[str, Any]:
+def _text_or_base64(name: str, data: bytes) -> dict[str, Any]:
     try:
-        return {"body": body.decode("utf-8")}
+        return {name: data.decode("utf-8")}
     except UnicodeDecodeError:
-        return {"body_base64": _base64(body)}
+        return {f"{name}_base64": _base64(data)}
 
 
 def _base64(data: bytes) -> str:
