@@ -477,8 +477,7 @@ def proof_in(
     lmq = None
     if switches.multi_dispatch:
         rules = profile.dispatch
-        levels = switches.delay_levels
-        lmq_rules = rules.how(items=False, lmq_zero=switches.lmq_zero, delay_levels=levels)
+        lmq_rules = rules.how(items=False, lmq_zero=switches.lmq_zero, delay_levels=switches.delay_levels)
         if in_database:  # a database takes any name
             lmq_rules = lmq_rules._replace(slash_names=True)
         lmq = Lmq(profile.version, lmq_rules if rules.multi_dispatch else None)
@@ -489,5 +488,4 @@ def proof_in(
     copied = copied if in_database else None
     # after a clean end, a start gives the record at 0 no unit in a new RocksDB: its run is another one
     first_apart = bare and not stores.files
-    proof = Proof(log, queues, index, profile.dispatch.index_tags, lmq, making, copied)
-    return replace(proof, first_apart=first_apart)
+    return Proof(log, queues, index, profile.dispatch.index_tags, lmq, making, copied, first_apart)

@@ -177,12 +177,17 @@ def topics_taken(layout: Layout, rules: ConfigRules) -> dict[str, Any]:
 
 def batches_in_database(layout: Layout, profile: Profile) -> frozenset[str]:
     """Batch topics with queues in a RocksDB: a record has one unit, and pulls at offsets between throw (spec 2.10)."""
+    return _topics_with(layout, profile, QUEUE_TYPE, BATCH_QUEUES) if layout.queues_for_rocksdb else frozenset()
+
+
+def _topics_with(layout: Layout, profile: Profile, attribute: str, value: str) -> frozenset[str]:
+    """The topics that have this value of an attribute, as a start knows them."""
 
     def find(layout: Layout) -> frozenset[str]:
         topics = topics_taken(layout, config_rules(profile)).items()
-        return frozenset(topic for topic, entry in topics if _attributes(entry).get(QUEUE_TYPE) == BATCH_QUEUES)
+        return frozenset(topic for topic, entry in topics if _attributes(entry).get(attribute) == value)
 
-    return layout.once(find, (batches_in_database, profile.version)) if layout.queues_for_rocksdb else frozenset()
+    return layout.once(find, (_topics_with, profile.version, attribute))
 
 
 def lite_topics(layout: Layout) -> frozenset[str]:
@@ -231,12 +236,7 @@ def _compacts(layout: Layout, profile: Profile) -> bool:
 
 def compaction_topics(layout: Layout, profile: Profile) -> frozenset[str]:
     """Topics that a broker serves only from a compaction log (spec 06, 6.1)."""
-
-    def find(layout: Layout) -> frozenset[str]:
-        topics = topics_taken(layout, config_rules(profile)).items()
-        return frozenset(topic for topic, entry in topics if _attributes(entry).get(CLEANUP_POLICY) == COMPACTED)
-
-    return layout.once(find, (compaction_topics, profile.version)) if _compacts(layout, profile) else frozenset()
+    return _topics_with(layout, profile, CLEANUP_POLICY, COMPACTED) if _compacts(layout, profile) else frozenset()
 
 
 def _fails_at_compaction(layout: Layout, profile: Profile) -> bool:

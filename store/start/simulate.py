@@ -187,22 +187,17 @@ def _load_queue(outcome: Outcome, name: QueueId, entries: tuple[DirectoryEntry, 
     queue = outcome.new_queue(name)
     loaded = load_files(entries, queue.file_bytes, rules)
     if loaded.refusal:
-        return _with_prefix("queue-", loaded.refusal)
+        return loaded.refusal._replace(case=f"queue-{loaded.refusal.case}")
     outcome.queue_deletions += loaded.deleted
     queue.load(loaded.files)
     outcome.queues[name] = queue
     if queue.ext is not None:
         loaded = load_files(snapshot.ext.get(name, ()), queue.ext.file_bytes, rules)
         if loaded.refusal:
-            return _with_prefix("ext-", loaded.refusal)
+            return loaded.refusal._replace(case=f"ext-{loaded.refusal.case}")
         queue.ext.load(loaded.files)
         outcome.queue_deletions += loaded.deleted
     return None
-
-
-def _with_prefix(prefix: str, refusal: Refusal) -> Refusal:
-    """The refusal of a load with a prefix to its case."""
-    return Refusal(prefix + refusal.case, refusal.reason, refusal.path)
 
 
 def _recover_queues(outcome: Outcome, verified: VerifiedLog | None) -> None:
@@ -390,10 +385,7 @@ def _written_end(outcome: Outcome, run: VerifiedRun) -> int:
 def _file_at(outcome: Outcome, position: int) -> LoadedFile | None:
     """The file that `findMappedFileByOffset` returns."""
     size = outcome.snapshot.log_file_bytes
-    for file in outcome.log.files:
-        if file.start <= position < file.start + size:
-            return file
-    return None
+    return next((file for file in outcome.log.files if file.start <= position < file.start + size), None)
 
 
 def _reput_file(outcome: Outcome, waiting: PendingUnits, file: LoadedFile, position: int, end: int) -> int:
