@@ -91,8 +91,9 @@ def _sum_notes(row: Mapping[str, Any]) -> Iterator[str]:
         yield counted(row["queues"], "queue")
     for state, count in row["states"].items():
         if state not in ("current", "behind"):
+            several = count > row["queues"] > 0  # a queue can have a position in each of several tables
             left_out = ", not counted" if state == "unknown" and row["lag"] is not None else ""
-            yield f"{count} {state.replace('_', ' ').upper()}{left_out}"
+            yield f"{count}{' positions' if several else ''} {state.replace('_', ' ').upper()}{left_out}"
     yield from _shared_notes(row)
 
 

@@ -73,6 +73,15 @@ def test_what_is_odd_of_a_position_stands_behind_it() -> None:
     ]
 
 
+def test_a_queue_with_a_position_in_several_tables_is_one_queue() -> None:
+    """What is counted then are positions."""
+    row = {name: value for name, value in ROW.items() if name not in ("queue_id", "state")}
+    line = lag_text({**row, "queues": 4, "states": {"unknown": 8}}, True, with_store=False)
+    assert line.endswith("  g t  4 queues; 8 positions UNKNOWN")
+    line = lag_text({**row, "queues": 4, "states": {"no_queue": 2}}, True, with_store=False)
+    assert line.endswith("  g t  4 queues; 2 NO QUEUE")
+
+
 @pytest.mark.parametrize("text", TEXTS, ids=ascii)
 def test_names_make_no_lines_of_their_own(text: str) -> None:
     names = {"group": text, "topic": text, "store": text}
