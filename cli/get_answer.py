@@ -98,30 +98,38 @@ def answer(path: Path, question: GetQuestion, common: Common) -> None:
     selection = question.selection()
     with StoreReader(path, common.config()) as store, scanning(store, common):
         limit = countable(question.printing.limit)
-        found = _MessageCount(islice(_find(store, question, selection, common), limit))
+        found = _MessageCount(lambda: islice(_find(store, question, selection, common), limit))
         print_found(store, found, question, common)
         if found.scanned and question.by_key:
             common.warn(f"{found.scanned} of {found.all} found by scanning the log, because the index lacks them")
         if found.scanned < found.all and question.in_any_topic and not store.queues_unread:
             common.warn(_OF_KNOWN_TOPICS)
+        if found.missing is not None:
+            raise found.missing
         if not found.all:
             hint = searched_text(store, common.utc)
             raise NotFound("no such message", path=path, hint=hint)
 
 
 class _MessageCount:
-    """Iterates over messages and counts them."""
+    """Iterates over messages and counts them. missing: the error for a message or a queue that is not there, which is
+    kept until the output is complete.
+    """
 
-    def __init__(self, found: Iterable[FoundMessage]) -> None:
-        self._found = found
+    def __init__(self, find: Callable[[], Iterator[FoundMessage]]) -> None:
+        self._find = find
         self.all = 0
         self.scanned = 0
+        self.missing: NotFound | None = None
 
     def __iter__(self) -> Iterator[FoundMessage]:
-        for one in self._found:
-            self.all += 1
-            self.scanned += one.via is Via.SCAN
-            yield one
+        try:
+            for one in self._find():
+                self.all += 1
+                self.scanned += one.via is Via.SCAN
+                yield one
+        except NotFound as error:
+            self.missing = error
 
 
 def _find(store: StoreReader, question: GetQuestion, selection: Selection, common: Common) -> Iterator[FoundMessage]:

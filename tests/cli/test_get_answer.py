@@ -39,3 +39,20 @@ def test_offset_at_as_json(root: Path) -> None:
         "timestamp": 0,
         "queue_offset": 0,
     }
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        ["--topic", "orders", "--queue", "0", "--offset", "99999"],
+        ["--topic", "orders", "--queue", "77", "--offset", "0"],
+        ["--at", "5"],
+        ["--message-id", "00" * 16],
+        ["--tag", "NOPE"],
+    ],
+    ids=" ".join,
+)
+@pytest.mark.parametrize(("form", "stdout"), [("json", "[]\n"), ("ndjson", "")])
+def test_an_answer_without_messages_is_complete(place: list[str], form: str, stdout: str, root: Path) -> None:
+    result = get(root, *place, "--format", form)
+    assert (result.code, result.stdout) == (1, stdout)
