@@ -96,7 +96,7 @@ class CompactedMessages:
             file = read_if_there(each, POSITION_CHECKPOINT)
             if file is not None and file.problem is None:
                 rows = ((row.get("topic"), row.get("queue_id"), row.get("offset", -1)) for row in file.records())
-                return next((int(offset) for *queue, offset in rows if QueueId(*queue) == self._queue), -1)
+                return next((int(row[-1]) for row in rows if row[:-1] == self._queue), -1)
         return _UNKNOWN
 
     @cached_property

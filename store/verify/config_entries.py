@@ -422,14 +422,14 @@ def _flat_files(context: VerifyContext) -> Iterator[FlatFile]:
         directory = directories[0] if directories else Path(path) / kind
         yield FlatFile(source, path, kind, directory, used, frozenset(deleted), there)
     known = {(path, kind) for _, path, kind in rows}
-    for place in (one for root in roots for kind in (_LOG, _QUEUE) for one in sorted(root.glob(f"*_*/*/*/*/{kind}"))):
-        path = "/".join(place.parts[-4:-1])
-        if (path, place.name) not in known and is_of_tier(place.parts[-5]):
-            with open_segments(place) as files:
+    for folder in (one for root in roots for kind in (_LOG, _QUEUE) for one in sorted(root.glob(f"*_*/*/*/*/{kind}"))):
+        path = "/".join(folder.parts[-4:-1])
+        if (path, folder.name) not in known and is_of_tier(folder.parts[-5]):
+            with open_segments(folder) as files:
                 there = {file.start: file.size for file in files.files}
             if there:
                 source = os.fspath(context.store.layout.config / TIERED)
-                yield FlatFile(source, path, place.name, place, [], frozenset(), there)
+                yield FlatFile(source, path, folder.name, folder, [], frozenset(), there)
 
 
 @counted_by_file(before, "I-153")
