@@ -64,12 +64,16 @@ def _who(row: dict[str, Any]) -> str:
 
 
 def timer_lines(found: Recovery) -> list[str]:
-    """Lines about what a start does to the index and to waiting timed messages."""
+    """Lines about what a start does to the index, to delayed messages and to waiting timed messages."""
     timers, items = found.prediction.timers, found.prediction.index_items_lost
     lines = []
     if items:
         lost = counted(items, "index item", form=",")
         lines = ["", f"{lost} would be lost: they are older than the part that is indexed again (B19)."]
+    if again := found.prediction.delayed_again:
+        delayed = counted(again, "delayed message", form=",")
+        was = "was" if again == 1 else "were"
+        lines += ["", f"{delayed} would be delivered again: delayOffset.json does not have that they {was} delivered."]
     if timers is None or timers.harmless:
         return lines
     why = f" ({', '.join(timers.bugs)})" if timers.bugs else ""

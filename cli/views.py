@@ -55,6 +55,9 @@ def _view(name: str, store: StoreReader, now_ms: int, note: Callable[[str], None
 
 def _delays_text(record: Record, common: Common) -> Iterator[str]:
     yield f"delays: {record['pending']:,} pending, {record['overdue']:,} of them overdue"
+    if record["again"]:
+        when = "would be delivered once too often if the broker were killed now"
+        yield f"  {record['again']:,} {when if record['live'] else 'will be delivered once too often'}"
     for row in record["levels"]:
         wait = "unknown" if row["delay_ms"] is None else f"{row['delay_ms'] / 1000:g} s"
         first, last = row["first_deliver_timestamp"], row["last_deliver_timestamp"]
@@ -63,9 +66,10 @@ def _delays_text(record: Record, common: Common) -> Iterator[str]:
             due += f"  due {_time(first, common)} … {_time(last, common)}"
         elif row["pending"]:
             wait, due = "not in messageDelayLevel", "never delivered by a broker without the level"
+        again = f"; {row['again']:,} delivered (again)" if row["again"] and not record["live"] else ""
         yield (
             f"  level {row['level']:>2} ({wait}): {counted(row['messages'], 'message', form=',')},"
-            f" {row['pending']:,} pending, {due}"
+            f" {row['pending']:,} pending, {due}{again}"
         )
 
 

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +15,8 @@ import numpy as np
 from ...formats.delay_offset import FILE as DELAY_FILE
 from ...formats.derive.ragged import Ints
 from ...formats.hashing import utf8
+from ...formats.message_properties import REAL_TOPIC, UNIQ_KEY
+from ...formats.property_columns import PropertyItems
 from ..broker.dispatch import dispatch
 from ..broker.dispatch_record import OWN_QUEUES
 from ..broker.profiles import profile_of
@@ -28,9 +30,17 @@ from ..queues.ext import tags_codes
 from ..queues.read import ConsumeQueue
 from ..queues.references import of_queue
 from ..queues.units import is_used, is_valid
-from ..search.log_search import LAST_OFFSET, behind_queues, gap_text, never_delivered, queue_gaps_of, units_lost_behind
+from ..search.log_search import (
+    LAST_OFFSET,
+    behind_queues,
+    gap_text,
+    never_delivered,
+    queue_gaps_of,
+    time_bounds,
+    units_lost_behind,
+)
 from ..search.queue_search import in_place, note_units
-from ..search.selection import Selection
+from ..search.selection import Selection, TimeRange
 from ..search.store import Note, StoreReader, silent
 from ..settings.options import options_of
 from ..start.config import delay_progress
@@ -156,7 +166,8 @@ class Level:
     """One delay level; times in ms since 1970, None if nothing is pending, or no broker delivers it.
 
     delay_ms: None for a level that messageDelayLevel does not have. delivered: next queue offset to deliver, None if
-    delayOffset.json lacks the level: then all messages count as pending.
+    delayOffset.json lacks the level: then all messages count as pending. again: messages that were delivered after that
+    file was written: if the broker was killed, its start delivers them again.
     """
 
     level: int
@@ -164,14 +175,20 @@ class Level:
     delivered: int | None
     messages: int = 0
     pending: int = 0
+    again: int = 0
     overdue: int = 0
     first_deliver_timestamp: int | None = None
     last_deliver_timestamp: int | None = None
 
-    def add(self, offsets: Ints, due: Ints | None, now_ms: int) -> None:
-        """Count messages of the level by queue offset and deliver time; due: None if no broker delivers them."""
+    def add(self, offsets: Ints, due: Ints | None, now_ms: int, again: Ints) -> None:
+        """Count messages of the level by queue offset and deliver time; due: None if no broker delivers them. again:
+        offsets of `delivered_again`.
+        """
         pending = offsets >= (self.delivered or 0)
+        repeated = pending & np.isin(offsets, again)
+        pending &= ~repeated
         self.messages += len(offsets)
+        self.again += int(repeated.sum())
         self.pending += int(pending.sum())
         if due is None or not pending.any():
             return
@@ -184,9 +201,12 @@ class Level:
 
 @dataclass
 class Delays:
-    """All levels that have messages, lowest first."""
+    """All levels that have messages, lowest first. live: a process uses the store: messages come again only if it is
+    killed now.
+    """
 
     now_ms: int
+    live: bool = False
     levels: list[Level] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
@@ -196,6 +216,8 @@ class Delays:
             "now": self.now_ms,
             "pending": sum(level.pending for level in self.levels),
             "overdue": sum(level.overdue for level in self.levels),
+            "again": sum(level.again for level in self.levels),
+            "live": self.live,
             "levels": [vars(level) for level in self.levels],
         }
 
@@ -204,7 +226,7 @@ def delays(store: StoreReader, now_ms: int, note: Note) -> Delays:
     """Return what waits in the delay levels of a store at `now_ms`. Raises Unreadable.
 
     A message counts as delivered if its queue offset lies before that of delayOffset.json, and the log reaches beyond
-    the time when it was due. A killed broker may have delivered more than it had noted.
+    the time when it was due. What a killed broker had delivered without noting it is told by the log.
     """
     options = options_of(store.layout)
     waits = dict(enumerate(options.delay_levels.value, 1))
@@ -217,6 +239,7 @@ def delays(store: StoreReader, now_ms: int, note: Note) -> Delays:
         note(f"{DELAY_FILE} counts messages as delivered that are {late}: they are shown as pending")
         progress = {**progress, **pending}
     levels: dict[int, Level] = {}
+    again = delivered_again(store, progress)
     for batch in topic_records(store, SCHEDULE_TOPIC, note):
         queue_ids = batch.columns.ints("queue_id")
         offsets = batch.columns.ints("queue_offset").astype(np.int64)
@@ -224,8 +247,74 @@ def delays(store: StoreReader, now_ms: int, note: Note) -> Delays:
         for queue_id in np.unique(queue_ids).tolist():
             mine, number = queue_ids == queue_id, queue_id + 1
             level = levels.setdefault(number, Level(number, waits.get(number), progress.get(number)))
-            level.add(offsets[mine], None if options.lacks_level(number) else due[mine], now_ms)
-    return Delays(now_ms, [levels[number] for number in sorted(levels)])
+            fires = None if options.lacks_level(number) else due[mine]
+            level.add(offsets[mine], fires, now_ms, again.get(number, np.empty(0, np.int64)))
+    return Delays(now_ms, store.in_use, [levels[number] for number in sorted(levels)])
+
+
+_Copied = tuple[bytes, bytes, int]
+"""What a message that waits and its delivered copy have in common: unique key, topic, number of retries."""
+
+
+def delivered_again(store: StoreReader, progress: Mapping[int, int]) -> dict[int, Ints]:
+    """By delay level, the queue offsets of messages that `progress` does not count as delivered although the log has
+    the delivered copy: brokers write delayOffset.json every ten seconds. Raises Unreadable.
+
+    progress: by delay level, the next queue offset to deliver; nothing is looked for if it is empty.
+    """
+    waiting: dict[_Copied, list[tuple[int, int, int]]] = {}
+    newest_ms = store.log_end.store_timestamp if progress and store.has_log else None
+    if newest_ms is None:
+        return {}
+    first_ms = newest_ms
+    for directory in store.queues.of_topic(SCHEDULE_TOPIC):
+        level = directory.queue_id + 1
+        with store.queues.open(SCHEDULE_TOPIC, directory.queue_id) as queue:
+            begin, stop, due_ms = _due(store, queue, progress.get(level, 0), newest_ms)
+            first_ms = min(first_ms, due_ms)
+            for window in of_queue(queue, begin, stop, log_end=store.log_end.position):
+                for _, batch in batches(store.log, window):
+                    for key, position, offset in _copied(batch):
+                        waiting.setdefault(key, []).append((position, level, offset))
+    if not waiting:
+        return {}
+    first = min(position for rows in waiting.values() for position, *_ in rows)
+    found: dict[int, list[int]] = {}
+    for batch in store.good_records(max(first, time_bounds(store, TimeRange(first_ms)).start)):
+        for key, position, _ in _copied(batch, waiting):
+            if (there := waiting[key]) and there[0][0] < position:
+                _, level, offset = there.pop(0)
+                found.setdefault(level, []).append(offset)
+    return {level: np.array(offsets, np.int64) for level, offsets in found.items()}
+
+
+def _due(store: StoreReader, queue: ConsumeQueue, begin: int, newest_ms: int) -> tuple[int, int, int]:
+    """The units of a delay level from `begin` on that are due by the end of the log, as (begin, stop), and the time of
+    the first.
+    """
+    ends, first_ms = store.queue_summary(queue), newest_ms
+    begin = stop = max(begin, ends.min_offset)
+    for number, units in queue.units(begin, ends.max_offset):
+        codes, known = tags_codes(units["tags_code"].astype(np.int64), store.layout, queue)
+        due = np.flatnonzero(known & is_valid(units) & (codes <= newest_ms))
+        if not len(due):
+            break  # units are nearly in the order of their times
+        first_ms, stop = min(first_ms, int(codes[due].min())), number + int(due[-1]) + 1
+    return begin, stop, first_ms
+
+
+def _copied(batch: Batch, wanted: Container[_Copied] | None = None) -> Iterator[tuple[_Copied, int, int]]:
+    """Yield what identifies a message that waits, or with `wanted` a delivered copy of one, its position and its queue
+    offset; without messages that have no unique key.
+    """
+    columns = batch.columns
+    items = PropertyItems(columns.ragged("properties"))
+    topics = columns.ragged("topic") if wanted is not None else items.find(REAL_TOPIC)
+    keys, retries = items.find(UNIQ_KEY).tolist(), columns.ints("reconsume_times").tolist()
+    places = zip(batch.position.tolist(), columns.ints("queue_offset").tolist(), strict=True)
+    for key, place in zip(zip(keys, topics.tolist(), retries, strict=True), places, strict=True):
+        if key[0] and (wanted is None or key in wanted):
+            yield key, *place
 
 
 def due_times(store: StoreReader, batch: Batch, now_ms: int) -> Ints:

@@ -267,6 +267,8 @@ class Prediction:
     groups: GroupLoss = field(default_factory=lambda: GroupLoss({}))
     #: None without a timer.
     timers: TimerLoss | None = None
+    #: Messages of delay levels that were delivered after delayOffset.json was written.
+    delayed_again: int = 0
     #: Of files that are deleted and rebuilt only in part.
     index_items_lost: int = 0
     #: The effect on config/; None if it was not looked at.
@@ -326,6 +328,7 @@ class Prediction:
             "invisible": self.invisible.to_json(),
             "groups": self.groups.to_json(),
             "timers": self.timers.to_json() if self.timers else None,
+            "delayed_again": self.delayed_again,
             "index_items_lost": self.index_items_lost,
             "config": self.config.to_json() if self.config else None,
         }
@@ -377,6 +380,7 @@ def prediction(
         invisible=Tally() if hangs else with_bugs(outcome, after.invisible),
         groups=groups,
         timers=timer_loss(outcome, now_ms, delivered),
+        delayed_again=0 if hangs else delivered.delayed_again,
         index_items_lost=index_items_lost(outcome),
     )
 

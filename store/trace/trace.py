@@ -16,7 +16,7 @@ import numpy as np
 
 from ...formats.pop import KV_OPTION, REVIVE_TOPIC
 from ..broker.snapshot import QueueId, list_entries
-from ..broker.system_topics import TIMER_TOPIC
+from ..broker.system_topics import SCHEDULE_TOPIC, TIMER_TOPIC
 from ..counted import counted
 from ..disk.layout import KV_STORE, Layout
 from ..disk.lock import holder
@@ -27,7 +27,7 @@ from ..queues.rocksdb import is_rocksdb, readable
 from ..queues.rocksdb_copy import cut_short, database_loss
 from ..search.store import Note, StoreReader
 from ..settings.rocksdb import has_rows, read_whole
-from ..start.config_load import TOPICS
+from ..start.config_load import DELAYS, TOPICS
 from .answer import DeliveryVerdict, Event, EventKind, Evidence, Fate, GroupVerdict, Judgement, NextStart, Trace
 from .family import (
     WRONG_TAG,
@@ -277,13 +277,27 @@ class _Tracer:
         else:
             units = [self._unit_of(one) for one in records.values()]
             fates = [fate_of(start, one.position, unit, one) for one, unit in zip(records.values(), units, strict=True)]
-            found.next_start = self._with_guess(next((fate for fate in fates if fate.fate in _LOST), fates[0]))
+            fate = next((fate for fate in fates if fate.fate in _LOST), fates[0])
+            found.next_start = self._with_guess(fate._replace(reason=f"{fate.reason}{self._comes_again(family)}"))
             harms = any(
                 unit.hidden_by is not None or (fate.fate in _LOST and unit.state is Naming.NAMES)
                 for fate, unit in zip(fates, units, strict=True)
             )
         place, given = places_of(message)[0], self._question.given
         found.next_commands = commands_of(found, place, self._store.layout, given, harms=harms)
+
+    def _comes_again(self, family: Family) -> str:
+        """Whether the start delivers the message, or a retry of it, from its delay level although that was done."""
+        from ..inspect.own_topics import delays_passed, delivered_again  # hardly any message needs it
+
+        delayed = [m for m in family.records if m.topic == SCHEDULE_TOPIC]
+        progress = delays_passed(self._store, self._version) if delayed else None
+        if not progress or not any(m.queue_offset >= progress.get(m.queue_id + 1, 0) for m in delayed):
+            return ""
+        again = delivered_again(self._store, progress)
+        if not any(m.queue_offset in again.get(m.queue_id + 1, ()) for m in delayed):
+            return ""
+        return f"; its delay level delivers it again: {DELAYS} does not have that it was delivered"
 
     def _with_guess(self, start: NextStart) -> NextStart:
         """Add why that version was simulated, unless it was given."""

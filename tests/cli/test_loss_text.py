@@ -140,15 +140,17 @@ def test_what_a_plan_does_to_the_log_of_a_slave(role: str, policy: str, change: 
         assert ("reaches back to 86,598" in text) == (told and bool(lost))
 
 
-def prediction(items: int, **timers: Any) -> Recovery:
+def prediction(items: int, delayed_again: int = 0, **timers: Any) -> Recovery:
     made = SimpleNamespace(**timers) if timers else None
-    return cast("Recovery", SimpleNamespace(prediction=SimpleNamespace(timers=made, index_items_lost=items)))
+    start = SimpleNamespace(timers=made, index_items_lost=items, delayed_again=delayed_again)
+    return cast("Recovery", SimpleNamespace(prediction=start))
 
 
 def test_timers_and_items_of_the_index() -> None:
     """Nothing is said of what is harmless."""
     assert timer_lines(prediction(0)) == timer_lines(prediction(0, harmless=True)) == []
     assert "1,000 index items would be lost" in timer_lines(prediction(1000))[1]
+    assert timer_lines(prediction(0, 1))[1].startswith("1 delayed message would be delivered again: delayOffset.json")
     all_of_it = {"pending": 2000, "never_fired": 1, "fired_twice": 2, "loops": 1, "stuck_at": 0}
     lines = timer_lines(prediction(0, harmless=False, bugs=("B1", "B2"), **all_of_it))
     assert lines[1] == "Timed messages, 2,000 of them waiting (B1, B2):"

@@ -10,35 +10,68 @@ from typing import Any
 import pytest
 
 from mqstore.store.broker.system_topics import SCHEDULE_TOPIC, delay_ms, parse_levels
+from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import InvalidInput
 from mqstore.store.inspect.own_topics import delays, queue_records
 from mqstore.store.inspect.pop import pop
 from mqstore.store.inspect.stats_dimensions import CountKey, _of_pop, retries
 from mqstore.store.inspect.transactions import TransactionState, transactions
+from mqstore.store.recover.recovery import analyze
 from mqstore.store.search.store import StoreReader, silent
 
 from ...archives import extract
+from ...cli.datadriven import run_here
 from ...stores import messages, truth, unpack
 from .test_pop import POP
 
 
 def test_delays(name: str, store: StoreReader) -> None:
     levels = parse_levels()
-    scheduled = [m for m in messages(name) if m["topic"] == SCHEDULE_TOPIC]
+    every = [*messages(name)]
+    scheduled = [m for m in every if m["topic"] == SCHEDULE_TOPIC]
+    copied = {(m["topic"], m["properties"].get("UNIQ_KEY"), m["reconsume_times"]) for m in every}
     now_ms = max((m["store_timestamp"] for m in scheduled), default=0) + 60_000
     found = delays(store, now_ms, silent)
     counts = Counter(m["queue_id"] + 1 for m in scheduled)
     assert {level.level: level.messages for level in found.levels} == dict(counts)
     for level in found.levels:
-        waiting = [
-            m["store_timestamp"] + levels[level.level - 1]
-            for m in scheduled
-            if m["queue_id"] + 1 == level.level and m["queue_offset"] >= (level.delivered or 0)
+        behind = [
+            m for m in scheduled if m["queue_id"] + 1 == level.level and m["queue_offset"] >= (level.delivered or 0)
         ]
+        waiting = [m["store_timestamp"] + levels[level.level - 1] for m in behind if _delivered(m) not in copied]
+        assert level.again == len(behind) - len(waiting)
         assert level.pending == len(waiting)
         assert level.overdue == sum(due <= now_ms for due in waiting)
         ends = (level.first_deliver_timestamp, level.last_deliver_timestamp)
         assert ends == (min(waiting, default=None), max(waiting, default=None))
+
+
+def _delivered(message: dict[str, Any]) -> tuple[str, str, int]:
+    """What a delivered copy of a message of a delay level would be."""
+    properties = message["properties"]
+    return properties["REAL_TOPIC"], properties["UNIQ_KEY"], message["reconsume_times"]
+
+
+def test_what_a_killed_broker_delivered_and_did_not_note_comes_again(tmp_path: Path) -> None:
+    """As its real restart did: the message is then twice in its topic."""
+    key = "C00002024E6C4E0E2F2A667C06FE00FB"
+    copies = {
+        name: sum(m["topic"] == "later" and m["properties"].get("UNIQ_KEY") == key for m in messages(name))
+        for name in ("5.1.4-killed", "5.1.4-killed-restarted")
+    }
+    assert copies == {"5.1.4-killed": 1, "5.1.4-killed-restarted": 2}
+    root = unpack("5.1.4-killed", tmp_path)
+    with StoreReader(root) as store:
+        (level,) = [level for level in delays(store, 0, silent).levels if level.level == 3]
+        assert (level.pending, level.again) == (0, 1)
+    found = analyze(Layout.open(root), "5.1")
+    assert found.prediction.delayed_again == 1
+    trace = run_here(["trace", str(root), key, "--next-start"]).stdout
+    assert "its delay level delivers it again: delayOffset.json does not have that it was delivered" in trace
+    path = root / "config" / "delayOffset.json"
+    path.write_text(path.read_text().replace("3:7", "3:8"))
+    assert analyze(Layout.open(root), "5.1").prediction.delayed_again == 0
+    assert "delivers it again" not in run_here(["trace", str(root), key, "--next-start"]).stdout
 
 
 def test_retries(name: str, store: StoreReader) -> None:
