@@ -19,7 +19,7 @@ from ..broker.snapshot import QueueId, Snapshot
 from ..broker.system_topics import TIMER_TOPIC
 from ..counted import bytes_text, counted, listed
 from ..disk.byte_reader import refusing
-from ..disk.layout import Layout
+from ..disk.layout import Layout, queue_directories
 from ..disk.lock import holder
 from ..disk.workers import cores
 from ..errors import Refused
@@ -572,8 +572,7 @@ def losses_of(found: Recovery) -> Iterator[tuple[str, str]]:
 
 def facts_of(found: Recovery) -> Iterator[tuple[str, str]]:
     """Yield lines with a label each; "" continues the line before."""
-    worst, plan = found.prediction, found.plan
-    guess = found.generation
+    worst, plan, guess = found.prediction, found.plan, found.generation
     yield "broker", f"{worst.broker_version}{f' (a guess: {guess.reason})' if guess else ''}"
     if guess and not guess.certain:
         yield "", f"it may be {' or '.join(guess.candidates)}; the worst case is shown"
@@ -591,7 +590,8 @@ def facts_of(found: Recovery) -> Iterator[tuple[str, str]]:
     if worst.delay_seconds:
         yield "delay", f"the start takes {worst.delay_seconds} s longer"
     damaged = f", and {found.damaged:,} with a damaged body" if found.damaged else ""
-    yield "messages", f"{found.messages:,}{damaged}"
+    batches = "; a batch record counts as one" * any(queue_directories(found.layout.batch_consume_queue))
+    yield "messages", f"{found.messages:,}{damaged}{batches}"
     if found.damaged_bytes:
         yield "damage", f"{bytes_text(found.damaged_bytes)} of the log are damaged"
     if found.dead:

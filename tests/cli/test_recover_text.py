@@ -101,6 +101,12 @@ def test_a_slave_is_told_what_its_master_has(policy: str, said: str, tmp_path: P
     assert ("`--policy broker` cuts the log there, too" in page) == (policy == "keep")
 
 
+def test_the_page_says_that_a_batch_record_counts_as_one(tmp_path: Path) -> None:
+    for name, told in (("5.3.3-batchcq", True), ("5.3.3-clean", False)):
+        page = run_here(["recover", str(stores.unpack(name, tmp_path))]).stdout
+        assert ("; a batch record counts as one\n" in page) == told
+
+
 def test_a_dledger_broker_has_no_master(tmp_path: Path) -> None:
     """Whatever its role is called: nobody sends what units behind the end of its log name."""
     root = stores.unpack("5.3.3-dledger", tmp_path)
