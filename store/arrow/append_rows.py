@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -26,7 +27,7 @@ from ..broker.profiles import writer_profile
 from ..broker.snapshot import DirectoryEntry, each_directory
 from ..counted import listed
 from ..disk.broker_conf import BrokerConfig
-from ..errors import InvalidInput, LimitExceeded, StoreError, from_os_error
+from ..errors import InvalidInput, LimitExceeded, from_os_error
 from ..output.stage import publish_made
 from ..put.bulk import AHEAD_ROWS
 from ..put.message_columns import columns_of, columns_where
@@ -47,7 +48,7 @@ from .messages import (
     schema_as_read,
     without_dictionary,
 )
-from .stores import BODY, BODY_CRC_OK, DAY_FOLDERS, one_of, parse_object
+from .stores import BODY, BODY_CRC_OK, DAY_FOLDERS, one_of, parse_config
 
 FORMS = {".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow"}
 """By the suffix of a file."""
@@ -118,16 +119,14 @@ def batches_of(path: Path, form: str, columns: Sequence[str] | None = None) -> I
 
 def rows_of(path: Path, form: str, columns: Sequence[str] | None = None) -> Iterator[tuple[pa.RecordBatch, float]]:
     """Like `batches_of`, without the columns of the path."""
-    try:
+    with _read_errors(path, form):
         for batch, share in (_parquet if form == "parquet" else _arrow)(path, columns):
             yield as_read(batch, path), share
-    except (OSError, pa.ArrowInvalid) as error:
-        raise _error_of(error, path, form) from error
 
 
 def schema_of(path: Path, form: str) -> pa.Schema:
     """The columns that `batches_of` yields. Raises what it raises."""
-    try:
+    with _read_errors(path, form):
         if form == "parquet":
             import pyarrow.parquet as pq
 
@@ -136,8 +135,6 @@ def schema_of(path: Path, form: str) -> pa.Schema:
         else:
             with pa.memory_map(os.fsencode(path)) as source:
                 schema = _open_reader(source).schema
-    except (OSError, pa.ArrowInvalid) as error:
-        raise _error_of(error, path, form) from error
     schema = schema_as_read(schema, path)
     for name, value in _path_values(path).items():
         if name not in schema.names:
@@ -213,10 +210,17 @@ def _open_reader(source: pa.MemoryMappedFile) -> _Reader:
         return pa.ipc.open_stream(source)
 
 
-def _error_of(error: OSError | pa.ArrowInvalid, path: Path, form: str) -> StoreError:
-    if not isinstance(error, OSError) or error.errno is None:  # this is how pyarrow reports a malformed file
-        return InvalidInput(f"not a {form} file: {error}", path=path)
-    return from_os_error(error, path)
+@contextmanager
+def _read_errors(path: Path, form: str) -> Iterator[None]:
+    """Raise the errors of pyarrow as errors of a file."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None:  # this is how pyarrow reports a malformed file
+            raise InvalidInput(f"not a {form} file: {error}", path=path) from error
+        raise from_os_error(error, path) from error
+    except pa.ArrowInvalid as error:
+        raise InvalidInput(f"not a {form} file: {error}", path=path) from None
 
 
 TIME, POSITION = "store_timestamp", "position"
@@ -466,7 +470,7 @@ class NewStore:
             writer_profile(version)
         keep_times = one_of(given, "keep_times", ("false", "true")) == "true"
         on_damage = OnDamage(one_of(given, "on_damage", tuple(OnDamage)))
-        return cls(parse_object(given, "broker_config"), version, keep_times, on_damage)
+        return cls(parse_config(given), version, keep_times, on_damage)
 
     @property
     def broker_config(self) -> BrokerConfig:

@@ -106,12 +106,6 @@ def numbers(column: npt.NDArray[Any], arrow_type: pa.DataType) -> pa.Array:
     return pa.array(column.astype(column.dtype.newbyteorder("="))).cast(arrow_type)
 
 
-def batch_of(names: Sequence[str], arrays: Sequence[pa.Array], schema: pa.Schema) -> pa.RecordBatch:
-    """A batch of some columns of `schema`, in the order of `names`."""
-    wanted = pa.schema([schema.field(name) for name in names])
-    return pa.RecordBatch.from_arrays(list(arrays), schema=wanted)
-
-
 def _from_buffers(strings: Ragged, arrow_type: pa.DataType) -> pa.Array:
     offsets = offsets_of(np.maximum(strings.length, 0))
     packed = strings.packed()
@@ -398,9 +392,10 @@ def rows_of_batch(store: str, batch: Batch, fields: Sequence[str], *, raw: bool 
     body.
     """
     with_body = any(name in _WITH_BODY for name in fields)
+    schema = pa.schema([SCHEMA.field(name) for name in fields])
     for part, bodies in _with_bodies(batch, raw) if with_body else _split(batch, None):
         taken = BatchColumns(store, part, bodies, raw)
-        yield batch_of(fields, [COLUMNS[name].make(taken) for name in fields], SCHEMA)
+        yield pa.RecordBatch.from_arrays([COLUMNS[name].make(taken) for name in fields], schema=schema)
 
 
 def _with_bodies(batch: Batch, raw: bool) -> Iterator[tuple[Batch, list[Body] | None]]:

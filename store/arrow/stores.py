@@ -464,7 +464,7 @@ class ReadOptions:
             on_damage=one_of(given, "on_damage", (REPORT, FAIL, FAIL_UNREADABLE)),
             pushdown=one_of(given, "pushdown", ("false", "true")) == "true",
             split_bytes=_split_bytes(given),
-            config=parse_object(given, "broker_config"),
+            config=parse_config(given),
             quick=one_of(given, "quick", ("false", "true")) == "true",
             tables=_some_of(given, "tables", OFFSET_TABLES),
             of_what=_some_of(given, "of", DAMAGE_OF),
@@ -559,12 +559,12 @@ def one_of(given: Mapping[str, str], name: str, values: tuple[str, ...]) -> str:
     return value
 
 
-def parse_object(given: Mapping[str, str], name: str) -> dict[str, str]:
-    """The JSON object in an option, its values as texts. Raises InvalidInput."""
+def parse_config(given: Mapping[str, str]) -> dict[str, str]:
+    """The JSON object in the option `broker_config`, its values as texts. Raises InvalidInput."""
     try:
-        found: Any = json.loads(given.get(name, "{}"))
+        found: Any = json.loads(given.get("broker_config", "{}"))
     except ValueError as error:
-        raise InvalidInput(f"option {name}: not JSON: {error}") from None
+        raise InvalidInput(f"option broker_config: not JSON: {error}") from None
     if not isinstance(found, dict):
-        raise InvalidInput(f"option {name}: not a JSON object")
+        raise InvalidInput("option broker_config: not a JSON object")
     return {str(key): str(value) for key, value in found.items()}

@@ -69,6 +69,11 @@ Values = Mapping[str, Any]
 """Columns by name: an array, or one value for every row. A missing one is null."""
 
 
+def _columns_of(units: Structs) -> dict[str, Any]:
+    """The columns of rows that are laid out as a schema."""
+    return {name: units[name] for name in units.dtype.names or ()}
+
+
 def fields_of_schema(schema: Any) -> dict[str, str]:
     """The columns of a fixed-size schema of `formats`, with their SQL types."""
     return {column.name: _WIDTHS[column.type] for column in columns_of(schema)}
@@ -321,16 +326,14 @@ def _unit_columns(windows: list[_Window]) -> Values:
     """The columns of units of several queues; many queues have only a few units."""
     units = windows[0].units if len(windows) == 1 else np.concatenate([window.units for window in windows])
     counts = [len(window.units) for window in windows]
-    names = units.dtype.names or ()
-    invalid = ~is_valid(units)
-    state = np.where(invalid, _INVALID, _PRE_FILL)
+    state = np.where(is_valid(units), _PRE_FILL, _INVALID)
     ids = pa.array(state, pa.int64(), mask=is_used(units))
     topics = pa.array([path_text(window.topic) for window in windows], pa.string())
     return {
         "topic": topics.take(pa.array(np.repeat(np.arange(len(windows)), counts))),
         "queue_id": np.repeat([window.queue_id for window in windows], counts),
         "queue_offset": np.concatenate([np.arange(first, first + len(units)) for _, _, first, units in windows]),
-        **{name: units[name] for name in names},
+        **_columns_of(units),
         "state": pa.array(_STATES, pa.string()).take(ids),
     }
 
@@ -356,7 +359,6 @@ class IndexTable(Table):
     def rows(self, layout: Layout, ask: ReadOptions, part: str) -> Iterator[tuple[int, Values]]:
         with open_index_file(part, ask.broker_config) as file:
             for first, items in file.columns():
-                names = items.dtype.names or ()
                 hashes = items["key_hash"].astype(np.int64)
                 slots = hashes % file.slots if file.slots > 0 else np.zeros_like(hashes)
                 yield (
@@ -365,7 +367,7 @@ class IndexTable(Table):
                         "file": Path(part).name,
                         "number": np.arange(first, first + len(items)),
                         "slot": slots,
-                        **{name: items[name] for name in names},
+                        **_columns_of(items),
                         "begin_timestamp": file.header.begin_timestamp,
                     },
                 )
@@ -386,9 +388,7 @@ class TimerTable(Table):
         with stream_of(layout, layout.timer_log, told=True) as files:
             for item in timer_log(files):
                 if isinstance(item, TimerUnits):
-                    names = item.units.dtype.names or ()
-                    columns = {name: item.units[name] for name in names}
-                    yield len(item.units), {"position": item.position, **columns}
+                    yield len(item.units), {"position": item.position, **_columns_of(item.units)}
                 elif item.kind == "damage":
                     of = f"of the timer log at {item.position}"
                     bytes_are = counted(item.size, f"byte {of} is", f"bytes {of} are")
