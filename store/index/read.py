@@ -417,7 +417,11 @@ class Index(Closing):
         for file in reversed(self.files):
             header = file.header
             if header.begin_timestamp <= end_ms and header.end_timestamp >= begin_ms:
-                _search_file(file, key_hash, begin_ms, end_ms, limit, answer)
+                try:
+                    _follow_chain(file, key_hash, begin_ms, end_ms, limit, answer)
+                except UnreadableRange as error:  # the chain counts as broken
+                    note(unread_of(error))
+                    answer.damaged.append(file)
             if header.begin_timestamp < begin_ms or len(answer.hits) == limit:
                 break
         return answer
@@ -426,15 +430,6 @@ class Index(Closing):
         """Close the files."""
         for file in self.files:
             file.close()
-
-
-def _search_file(file: IndexFile, key_hash: int, begin_ms: int, end_ms: int, limit: int | None, answer: Answer) -> None:
-    """Add the hits of one file. If it cannot be read, which is noted, its chain counts as broken."""
-    try:
-        _follow_chain(file, key_hash, begin_ms, end_ms, limit, answer)
-    except UnreadableRange as error:
-        note(unread_of(error))
-        answer.damaged.append(file)
 
 
 def _follow_chain(
@@ -510,12 +505,8 @@ def _list_files(directory: str) -> tuple[list[str], list[ForeignEntry]]:
     return [paths[name] for name in sorted(paths)], foreign
 
 
-def geometry_of(directory: str | os.PathLike[str], config: BrokerConfig) -> tuple[Size, Size]:
-    """Numbers of slots and of items of a store's index files, with their origins."""
-    return _geometry(_list_files(os.fspath(directory))[0], config)
-
-
 def _geometry(paths: list[str], config: BrokerConfig) -> tuple[Size, Size]:
+    """Numbers of slots and of items of a store's index files, with their origins."""
     slots, items = (Size(*config.size(name)) for name in ("maxHashSlotNum", "maxIndexNum"))
     named = [size.origin == "configuration" for size in (slots, items)]
     for path in [] if all(named) else reversed(paths):
@@ -568,7 +559,7 @@ def sizes_of(layout: Layout) -> Sizes:
 
 
 def _sizes(layout: Layout) -> Sizes:
-    slots, items = geometry_of(layout.index, layout.broker_config)
+    slots, items = _geometry(_list_files(os.fspath(layout.index))[0], layout.broker_config)
     return Sizes(
         commit_log=commit_log_size(layout),
         consume_queue=consume_queue_size(layout),
