@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -24,6 +24,7 @@ _TREE_WIDTH, _TREE_PX = 640, 300
 _QUEUES = 40
 _ROW_PX, _BAR_PX = 16, 13
 _PLOT_PX = 140
+T = TypeVar("T")
 
 
 def pictures_of(seen: Seen, time: TimeText) -> Iterator[Picture]:
@@ -59,18 +60,13 @@ def tree_map(topics: TopicRanking) -> Picture:
             labels.append(Label(left_x + 0.5, y, wide - 1, name, f"on-{look}"))
         if height >= 30 and wide >= 8:
             labels.append(Label(left_x + 0.5, y + 15, wide - 1, bytes_text(size), f"on-{look}"))
-    rows = [
-        (
-            topics.names[n],
-            f"{int(topics.records[n]):,}",
-            f"{int(topics.bytes[n]):,}",
-            f"{int(topics.bytes[n]) / max(1, total):.1%}",
-            f"{int(topics.bytes[n]) // max(1, int(topics.records[n])):,}",
-        )
-        for n in topics.order[:ROWS_SHOWN]
-    ]
-    head = ("topic", "#records", "#bytes", "#share", "#average bytes")
-    table = NumbersTable(head, rows, max(0, len(topics.order) - ROWS_SHOWN))
+
+    def row(n: int) -> tuple[str, ...]:
+        records, size = int(topics.records[n]), int(topics.bytes[n])
+        share, average = f"{size / max(1, total):.1%}", f"{size // max(1, records):,}"
+        return topics.names[n], f"{records:,}", f"{size:,}", share, average
+
+    table = _table(("topic", "#records", "#bytes", "#share", "#average bytes"), topics.order, row)
     says = f"Each rectangle is a topic, as large as its records in the log: {bytes_text(total)} in all."
     return Picture("disk", "Who fills the disk", says, _TREE_PX, boxes, labels, (), table)
 
@@ -102,7 +98,7 @@ def queue_spans(seen: Seen, topics: TopicRanking) -> Picture:
     )
     legend = [LegendLine("span", "records in the log"), LegendLine("reach", "end of what its units name")]
     height = min(_QUEUES, len(queues)) * _ROW_PX
-    table = NumbersTable(head, [_table_row(queue) for queue in queues[:ROWS_SHOWN]], max(0, len(queues) - ROWS_SHOWN))
+    table = _table(head, queues, _queue_row)
     notes = [f"The {_QUEUES} queues with most bytes of {len(queues):,}."] if len(queues) > _QUEUES else []
     if empty := sum(not queue.sums for queue in queues):
         notes.append(f"Without a record of their own in the log: {counted(empty, 'queue', form=',')}.")
@@ -135,7 +131,12 @@ def _queues(seen: Seen, topics: TopicRanking) -> list[_Queue]:
     return [*found, *(_Queue(f"{topic}/{queue_id}", unseen[topic, queue_id], ()) for topic, queue_id in sorted(unseen))]
 
 
-def _table_row(queue: _Queue) -> tuple[str, ...]:
+def _table(head: Sequence[str], items: Sequence[T], row: Callable[[T], tuple[str, ...]]) -> NumbersTable:
+    """Return the rows of the first items, and how many more there are."""
+    return NumbersTable(head, [row(item) for item in items[:ROWS_SHOWN]], max(0, len(items) - ROWS_SHOWN))
+
+
+def _queue_row(queue: _Queue) -> tuple[str, ...]:
     _, units, sums = queue
     sums_text = [f"{number:,}" for number in sums] if sums else ["0", "0", "", ""]
     return (
@@ -168,8 +169,9 @@ def lags(seen: Seen, time: TimeText) -> Iterator[Picture]:
             boxes.append(Box(x, y, max(width * 0.8, 0.3), _BAR_PX, "bar", name))
         at = GUTTER + max(width, 0.0) * 0.8 + 0.5
         labels.append(Label(at, y, 100 - at, _lag_text(row)))
-    lines = [
-        (
+
+    def line(row: Mapping[str, Any]) -> tuple[str, ...]:
+        return (
             row["group"] or "delay levels",
             row["topic"] or "",
             f"{row['queues']:,}",
@@ -179,8 +181,7 @@ def lags(seen: Seen, time: TimeText) -> Iterator[Picture]:
             f"{row['expired']:,}",
             f"{row['moved_back']:,}",
         )
-        for row in rows[:ROWS_SHOWN]
-    ]
+
     head = (
         *("group", "topic", "#queues", "#messages behind", "#bytes", "oldest unread"),
         *("#expired unread", "#moved back"),
@@ -191,7 +192,7 @@ def lags(seen: Seen, time: TimeText) -> Iterator[Picture]:
         f"Messages before each group in the queues of a topic: {behind:,} of"
         f" {counted(len(rows), 'group and topic', 'groups and topics', form=',')} {are}."
     )
-    table = NumbersTable(head, lines, max(0, len(rows) - ROWS_SHOWN))
+    table = _table(head, rows, line)
     height, title = len(shown) * _ROW_PX, "How far groups are behind"
     yield Picture("groups", title, says, height, boxes, labels, (), table)
 
@@ -329,7 +330,11 @@ def log_maps(seen: Seen, topics: TopicRanking, time: TimeText) -> Iterator[Pictu
         return
     by_topic = [topics.look(t) if t >= 0 else "" for t in picture.top.tolist()]
     says = f"{row}; the colour is that of the topic with most bytes there."
-    only = NumbersTable(("topic", "#records", "#bytes"), *_topic_rows(topics))
+    only = _table(
+        ("topic", "#records", "#bytes"),
+        topics.order,
+        lambda n: (topics.names[n], f"{int(topics.records[n]):,}", f"{int(topics.bytes[n]):,}"),
+    )
     yield _map("topics", "Map of the log: topics", says, picture, by_topic, topics.legend, only)
     ages, first, last = _ages(picture)
     legend = [LegendLine(f"h{SHADES - 1}", f"newest, {time(last)}"), LegendLine("h0", f"oldest, {time(first)}")]
@@ -422,13 +427,6 @@ def _age_table(picture: LogPicture, time: TimeText) -> NumbersTable:
     return NumbersTable(("log position", "oldest place", "newest place"), rows)
 
 
-def _topic_rows(topics: TopicRanking) -> tuple[list[tuple[str, ...]], int]:
-    rows: list[tuple[str, ...]] = [
-        (topics.names[n], f"{int(topics.records[n]):,}", f"{int(topics.bytes[n]):,}") for n in topics.order[:ROWS_SHOWN]
-    ]
-    return rows, max(0, len(topics.order) - ROWS_SHOWN)
-
-
 def heat_maps(seen: Seen, topics: TopicRanking, time: TimeText) -> Iterator[Picture]:
     """Show records and bytes over time, a row for each topic."""
     picture = seen.picture
@@ -484,12 +482,8 @@ def _step_text(seconds: int) -> str:
     for size, name in ((604800, "week"), (86400, "day"), (3600, "hour"), (60, "minute")):
         if seconds % size == 0:
             number = seconds // size
-            return _with_article(name) if number == 1 else f"{number} {name}s"
+            return f"{'an' if name == 'hour' else 'a'} {name}" if number == 1 else f"{number} {name}s"
     return "a second" if seconds == 1 else f"{seconds} seconds"
-
-
-def _with_article(name: str) -> str:
-    return f"an {name}" if name == "hour" else f"a {name}"
 
 
 def _heat(

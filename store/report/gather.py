@@ -250,11 +250,10 @@ class Sums:
         self._join()
         return self._kept[0]
 
-    def refold(self, fold: Fold) -> None:
-        """Move all sums to other groups and cells, and add them up."""
+    def coarser(self, factor: int) -> None:
+        """Move all sums to cells that are larger by a factor, and add them up."""
         rows = self.rows()
-        group, cell = fold(rows)
-        self._kept = [_added(rows._replace(group=group, cell=cell))]
+        self._kept = [_added(rows._replace(cell=rows.cell // factor))]
 
     def _join(self) -> None:
         columns = zip(*self._kept, strict=True) if self._kept else [[np.zeros(0, np.int64)]] * 6
@@ -556,7 +555,7 @@ class LogPicture(LogWatcher):
         while self.step < step:
             factor = TIME_STEPS_S[self.step + 1] // TIME_STEPS_S[self.step]
             self.step += 1
-            self.times.refold(lambda rows, factor=factor: (rows.group, rows.cell // factor))  # type: ignore[misc]
+            self.times.coarser(factor)
 
     def _fewer_times(self, rows: GroupedSums) -> tuple[Ints, Ints]:
         """Fold to longer steps; if times are few, or steps at their longest, fold the smaller half of topics to one."""
