@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from ..log.message import Message
 
 
 class EventKind(StrEnum):
@@ -56,6 +59,12 @@ class Event(NamedTuple):
     queue_offset: int | None = None
     group: str | None = None
     path: str | None = None
+
+    @classmethod
+    def of(cls, kind: EventKind, message: Message, text: str, group: str | None = None) -> Event:
+        """Return the event that the record of a message shows, at its time and place."""
+        place = (message.topic, message.queue_id, message.queue_offset)
+        return cls(kind, text, message.store_timestamp, message.position, *place, group)
 
     def to_json(self) -> dict[str, Any]:
         """One of `events`."""

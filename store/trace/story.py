@@ -65,19 +65,6 @@ def _born(family: Family) -> Event:
     return Event(EventKind.BORN, text, first.born_timestamp, first.position)
 
 
-def _event(kind: EventKind, message: Message, text: str, group: str | None = None) -> Event:
-    return Event(
-        kind,
-        text,
-        message.store_timestamp,
-        message.position,
-        message.topic,
-        message.queue_id,
-        message.queue_offset,
-        group,
-    )
-
-
 def _of_record(family: Family, message: Message, waiting: Waiting) -> Iterator[Event]:
     """Yield what one record shows."""
     role, properties = role_of(message), message.properties
@@ -88,32 +75,32 @@ def _of_record(family: Family, message: Message, waiting: Waiting) -> Iterator[E
     elif role is RecordRole.HALF:
         first = message is family.by_role[RecordRole.HALF][0]
         if first:
-            yield _event(EventKind.HALF, message, f"half message for {goes_to}")
+            yield Event.of(EventKind.HALF, message, f"half message for {goes_to}")
         else:
             times = properties.get(names.TRANSACTION_CHECK_TIMES, "")
             text = f"written again by check {times}" if times else "written again by a check"
-            yield _event(EventKind.CHECKED, message, text)
+            yield Event.of(EventKind.CHECKED, message, text)
     elif role is RecordRole.GIVEN_UP:
-        yield _event(EventKind.GIVEN_UP, message, "the transaction was given up")
+        yield Event.of(EventKind.GIVEN_UP, message, "the transaction was given up")
     elif role is RecordRole.DELAYED:
         due = waiting.due_ms(message)
         level = message.queue_id + 1
         kind = EventKind.RETRY_WAITS if retry is not None else EventKind.DELAYED
-        yield _event(kind, message, f"waits in delay level {level} for {goes_to}", retry)
+        yield Event.of(kind, message, f"waits in delay level {level} for {goes_to}", retry)
         if due is not None:
             yield Event(EventKind.DUE, f"due (level {level})", due, message.position, group=retry)
     elif role is RecordRole.TIMED:
         yield from _timed(message, goes_to, retry, waiting)
     elif role is RecordRole.CANCEL:
         target = properties.get(names.TIMER_DEL_UNIQKEY, "")
-        yield _event(EventKind.CANCELLED, message, f"cancels the timer message {target}")
+        yield Event.of(EventKind.CANCELLED, message, f"cancels the timer message {target}")
     elif role is RecordRole.RETRY:
         group = next((g for g, m in family.retries if m is message), None)
         text = f"the group gets the message again (retry {message.reconsume_times})"
-        yield _event(EventKind.RETRY, message, text, group)
+        yield Event.of(EventKind.RETRY, message, text, group)
     else:
         group = next((g for g, m in family.dead_letters if m is message), None)
-        yield _event(EventKind.DEAD_LETTER, message, "a dead letter of the group", group)
+        yield Event.of(EventKind.DEAD_LETTER, message, "a dead letter of the group", group)
 
 
 def _own(family: Family, message: Message) -> Event:
@@ -121,23 +108,23 @@ def _own(family: Family, message: Message) -> Event:
     earlier = [m for m in family.records if m.position < message.position]
     if message.sys_flag & TRANSACTION_MASK == SysFlag.COMMIT:
         half = message.prepared_transaction_offset
-        return _event(EventKind.COMMITTED, message, f"committed: the half message was at {half}")
+        return Event.of(EventKind.COMMITTED, message, f"committed: the half message was at {half}")
     came_from = {role_of(m) for m in earlier if m.properties.get(names.REAL_TOPIC) == message.topic}
     if RecordRole.TIMED in came_from:
-        return _event(EventKind.DELIVERED, message, "its timer has fired")
+        return Event.of(EventKind.DELIVERED, message, "its timer has fired")
     if RecordRole.DELAYED in came_from:
-        return _event(EventKind.DELIVERED, message, "its delay level has ended")
+        return Event.of(EventKind.DELIVERED, message, "its delay level has ended")
     before = [m for m in earlier if role_of(m) is RecordRole.OWN]
     if before:
         first = before[0].position
-        return _event(EventKind.RESENT, message, f"stored again with the same unique key, first at {first}")
+        return Event.of(EventKind.RESENT, message, f"stored again with the same unique key, first at {first}")
     how = f"by the broker {host_text(*message.store_host)}"
     if message.inner is not None:
         _, number, count = message.inner
         how += f", message {number + 1} of {count} of a batch"
     if names.TIMER_OUT_MS in message.properties:
         how += ", delivered by a timer whose record is gone"
-    return _event(EventKind.STORED, message, how)
+    return Event.of(EventKind.STORED, message, how)
 
 
 def _timed(message: Message, goes_to: str, retry: str | None, waiting: Waiting) -> Iterator[Event]:
@@ -145,7 +132,7 @@ def _timed(message: Message, goes_to: str, retry: str | None, waiting: Waiting) 
     rolls = message.properties.get(names.TIMER_ROLL_TIMES, "")
     kind = EventKind.RETRY_WAITS if retry is not None else (EventKind.ROLLED if rolls else EventKind.TIMED)
     round_ = f", rolled (roll {rolls})" if rolls else ""
-    yield _event(kind, message, f"waits in the timer topic for {goes_to}{round_}", retry)
+    yield Event.of(kind, message, f"waits in the timer topic for {goes_to}{round_}", retry)
     if due is not None:
         yield Event(EventKind.DUE, "due (timer)", due, message.position, group=retry)
 
@@ -154,7 +141,7 @@ def _decided(waiting: Waiting) -> Iterator[Event]:
     """Yield the op records of a transaction."""
     for offset, op in waiting.ops.items():
         text = f"an op record decides half message {offset}"
-        yield _event(EventKind.DECIDED, op, text)
+        yield Event.of(EventKind.DECIDED, op, text)
 
 
 def _timer(waiting: Waiting) -> Iterator[Event]:

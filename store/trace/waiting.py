@@ -336,7 +336,8 @@ class Compacted:
             return
         newer = list(_newer(store, message, note))
         if newer:
-            self.events.append(_superseded(newer[-1]))
+            text = "superseded by a newer message with the same key"
+            self.events.append(Event.of(EventKind.SUPERSEDED, newer[-1], text))
         queues = compaction_queues(store, message.topic)
         path = f"compaction/compactionLog/{message.topic}/{message.queue_id}"
         if not any(queue.queue_id == message.queue_id for queue in queues):
@@ -383,18 +384,6 @@ def _compaction_key(message: Message) -> str:
     """Return the key of compaction: all of KEYS; "" for none."""
     text = message.properties.get(names.KEYS, "")
     return text if text.strip() else ""
-
-
-def _superseded(newer: Message) -> Event:
-    return Event(
-        EventKind.SUPERSEDED,
-        "superseded by a newer message with the same key",
-        newer.store_timestamp,
-        newer.position,
-        newer.topic,
-        newer.queue_id,
-        newer.queue_offset,
-    )
 
 
 def _newer(store: StoreReader, message: Message, note: Note) -> Iterator[Message]:
