@@ -115,19 +115,6 @@ def _begins_now(directories: tuple[str, ...], lock: Path, told: bool, file: Mapp
     return begin
 
 
-def note_held(key: tuple[int, int]) -> bool:
-    """Remember that this process holds a lock file; False if it holds it already."""
-    if key in _held_here:
-        return False
-    _held_here.add(key)
-    return True
-
-
-def note_released(key: tuple[int, int]) -> None:
-    """Forget that this process holds a lock file."""
-    _held_here.discard(key)
-
-
 _FIRST_PAUSE_S = 0.002
 _LONGEST_PAUSE_S = 0.05
 _HINT = "stop the broker, or wait longer: --wait SECONDS"
@@ -187,9 +174,10 @@ class StoreLock:
                 files.unlink(path)
             file.close()
             raise
-        if key is None or not note_held(key):
+        if key is None or key in _held_here:
             file.close()
             return None
+        _held_here.add(key)
         return cls(files, file, key, was)
 
     def is_at(self, path: Path) -> bool:
@@ -207,7 +195,7 @@ class StoreLock:
             if self.leave is not None:
                 self._put_back(self.leave)
         finally:
-            note_released(self._key)
+            _held_here.discard(self._key)
             self._file.close()
 
     def _put_back(self, was: LockState) -> None:
