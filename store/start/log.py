@@ -299,7 +299,7 @@ def _start_after_crash(
 
 def _reason_by_database(first: _FirstRecord, database: DatabaseSearch, snapshot: Snapshot, switches: Switches) -> str:
     """Why a crash recovery may begin at this first record if a RocksDB has all queues; "" if it may not."""
-    if database.checks_first:
+    if database.rules.checks_first:
         index_time = snapshot.checkpoint["index_msg_timestamp"]
         late = switches.waits_for_index and first.store_timestamp > index_time
         if not first.passed or first.store_timestamp == 0 or late:

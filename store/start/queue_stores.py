@@ -373,29 +373,29 @@ class NotReadable(Exception):
 class DatabaseSearch:
     """What queues in a RocksDB demand of the file where a recovery begins (spec 7.14).
 
-    row: log position up to which they were dispatched. alone: there are no others; otherwise those in files decide
-    first. skips_new: a database that was never dispatched to demands nothing. checks_first: the first record is
-    checked. never_skips, reads, extra_files: from `QueueStores`.
+    row: log position up to which they were dispatched. extra_files: so many log files more are tried in vain.
     """
 
     row: int
-    alone: bool
-    skips_new: bool
-    checks_first: bool
-    never_skips: bool
-    reads: bool
+    stores: QueueStores
+    rules: DatabaseRules
     extra_files: int
+
+    @property
+    def alone(self) -> bool:
+        """Whether there are no other queues; otherwise those in files decide first."""
+        return not self.stores.files
 
     def agrees(self, position: int) -> bool:
         """Whether the database accepts a file with its first record at `position`. Raises NotReadable."""
-        if (self.skips_new and self.row <= 0) or position <= self.row:
+        if (self.rules.skips_new and self.row <= 0) or position <= self.row:
             return True
-        if self.never_skips:
+        if self.stores.lmq_in_database:
             return False
         self.extra_files -= 1
         if self.extra_files >= 0:
             return False
-        if self.reads:
+        if self.stores.reads_database:
             raise NotReadable("IllegalArgumentException: RocksDBConsumeQueueStore not satisfied readable conditions")
         return True
 
@@ -404,15 +404,7 @@ def search_for(stores: QueueStores, database: DatabaseState, profile: Profile) -
     """What the database demands of the file where a recovery begins."""
     rules = profile.database
     assert rules is not None
-    return DatabaseSearch(
-        database.dispatch_from,
-        alone=not stores.files,
-        skips_new=rules.skips_new,
-        checks_first=rules.checks_first,
-        never_skips=stores.lmq_in_database,
-        reads=stores.reads_database,
-        extra_files=stores.extra_files,
-    )
+    return DatabaseSearch(database.dispatch_from, stores, rules, stores.extra_files)
 
 
 def compare_with_files(
