@@ -7,7 +7,6 @@ as records are plain, else in Python. Records that are not plain are judged here
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -32,6 +31,9 @@ NOTING = Noting("topic", "properties", NAMES, VALUES, WORDS, WORD_FACTOR - (1 <<
 NOTING_HASHES = NOTING._replace(apart=ord(KEY_SEPARATOR))
 #: Notes for counting records by topic.
 NOTING_TOPICS = Noting("topic")
+#: The bytes that all magic codes of records begin with, so that one search finds them all.
+_MAGIC_PREFIX = MAGIC_V1.to_bytes(4, "big")[:3]
+assert all(magic.to_bytes(4, "big").startswith(_MAGIC_PREFIX) for magic in PLAIN.magics)
 #: Room for so many rows more than a window is expected to have.
 _SPARE_ROWS = 1024
 
@@ -113,15 +115,14 @@ def find_item(window: Window, frame: Frame, at: int, end: int) -> int | None:
 
 def _find_plain_record(window: Window, at: int, end: int) -> int | None:
     """`find_item` for records without an entry around them."""
-    common = _common_prefix(PLAIN)
     find = window.data.find
     to_position = PLAIN.position_offset - PLAIN.magic_offset
     limit = min(end + PLAIN.magic_offset, window.size - to_position - POSITION_BYTES + 1)
-    found = find(common, at + PLAIN.magic_offset, limit + len(common) - 1)
+    found = find(_MAGIC_PREFIX, at + PLAIN.magic_offset, limit + len(_MAGIC_PREFIX) - 1)
     while found >= 0:
         if _in_place(window, PLAIN, found - PLAIN.magic_offset):
             return found - PLAIN.magic_offset
-        found = find(common, found + 1, limit + len(common) - 1)
+        found = find(_MAGIC_PREFIX, found + 1, limit + len(_MAGIC_PREFIX) - 1)
     return None
 
 
@@ -129,16 +130,6 @@ def _in_place(window: Window, frame: Frame, at: int) -> bool:
     """Whether byte `at` has the magic code of an item that names its own position."""
     own = number_at(window, at + frame.position_offset, POSITION_BYTES)
     return own == window.position + at and number_at(window, at + frame.magic_offset) in frame.magics
-
-
-@lru_cache(maxsize=8)
-def _common_prefix(frame: Frame) -> bytes:
-    """The leading bytes that all magic codes share, so that one search finds them all."""
-    codes = [magic.to_bytes(4, "big") for magic in frame.magics]
-    shared = 0
-    while shared < 4 and len({code[shared] for code in codes}) == 1:
-        shared += 1
-    return codes[0][:shared]
 
 
 class CheckedRecords(Rows):
