@@ -155,7 +155,9 @@ class Snapshot:
     @classmethod
     def of(cls, layout: Layout) -> Snapshot:
         """List a store. Raises Unreadable, and Unsupported for stores that no plan is made for."""
-        _check_supported(layout)
+        refuse_compressed(layout)
+        if error := unmendable(layout):
+            raise error
         return cls.listed(layout)
 
     @classmethod
@@ -356,13 +358,6 @@ def topics_with_batches(topics: Topics | None, queues: Iterable[QueueId]) -> fro
     if topics is None:
         return frozenset(queue.topic for queue in queues)
     return frozenset(t for t in topics.known if topics.attribute(t, QUEUE_TYPE) == BATCH_QUEUES)
-
-
-def _check_supported(layout: Layout) -> None:
-    """Raise Unsupported for a store that no prediction or plan is made for."""
-    refuse_compressed(layout)
-    if error := unmendable(layout):
-        raise error
 
 
 def unmendable(layout: Layout) -> Unsupported | None:
