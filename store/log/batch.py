@@ -563,16 +563,4 @@ def _inner_of(inner: Inner) -> Iterator[InnerMessage | None]:
 
 
 _MESSAGES_AT_ONCE = 1024
-
-
-_BEFORE_BORN_HOST = (
-    "total_size",
-    "magic_code",
-    "body_crc",
-    "queue_id",
-    "flag",
-    "queue_offset",
-    "physical_offset",
-    "sys_flag",
-    "born_timestamp",
-)
+_BEFORE_BORN_HOST: tuple[str, ...] = Message._fields[1 : Message._fields.index("born_host")]

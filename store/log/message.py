@@ -538,9 +538,6 @@ def _message(data: bytes, position: int) -> Message | None:
     )
 
 
-_COPIED_FIELDS = (
-    *("total_size", "magic_code", "body_crc", "queue_id", "flag", "queue_offset"),
-    *("physical_offset", "sys_flag", "born_timestamp", "store_timestamp", "reconsume_times"),
-    "prepared_transaction_offset",
-)
+_BEFORE_BODY: tuple[str, ...] = Message._fields[1 : Message._fields.index("stored_body")]
+_COPIED_FIELDS = tuple(name for name in _BEFORE_BODY if not name.endswith("_host"))
 """Fields that `Message` has under the same names and with the same values as `quick.message`."""
