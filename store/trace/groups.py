@@ -9,7 +9,6 @@ to give those. A broker compares hashes of tags, a client the tags themselves (s
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, NamedTuple
@@ -143,10 +142,10 @@ def _of_offsets(layout: Layout, found: GroupTables) -> None:
     if main.problem is None:
         found.written_ms = path.stat().st_mtime_ns // _MS_NS
         found.written_beside = _written_beside(layout, found.written_ms)
-    for group, topics in _named(main.value.get(GROUP_TOPIC_MAP)):
+    noted = main.value.get(GROUP_TOPIC_MAP)
+    for group, topics in noted.items() if isinstance(noted, dict) else ():
         if isinstance(topics, list):
-            own = {t for t in topics if isinstance(t, str) and not t.startswith(RETRY_PREFIX)}
-            found.reads[group] = own
+            found.reads[str(group)] = {t for t in topics if isinstance(t, str) and not t.startswith(RETRY_PREFIX)}
 
 
 def _written_beside(layout: Layout, written_ms: int) -> str:
@@ -163,11 +162,6 @@ def _written_beside(layout: Layout, written_ms: int) -> str:
         if abs(other_ms - written_ms) <= _ONE_SHUTDOWN_MS:
             return str(path.relative_to(layout.root))
     return ""
-
-
-def _named(value: Any) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, dict):
-        yield from ((str(name), entry) for name, entry in value.items())
 
 
 def _rows(layout: Layout, name: str, note: Note) -> list[Row] | None:
