@@ -215,12 +215,10 @@ def _read_errors(path: Path, form: str) -> Iterator[None]:
     """Raise the errors of pyarrow as errors of a file."""
     try:
         yield
-    except OSError as error:
-        if error.errno is None:  # this is how pyarrow reports a malformed file
-            raise InvalidInput(f"not a {form} file: {error}", path=path) from error
-        raise from_os_error(error, path) from error
-    except pa.ArrowInvalid as error:
-        raise InvalidInput(f"not a {form} file: {error}", path=path) from None
+    except (OSError, pa.ArrowInvalid) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise from_os_error(error, path) from error
+        raise InvalidInput(f"not a {form} file: {error}", path=path) from error  # as pyarrow reports a malformed one
 
 
 TIME, POSITION = "store_timestamp", "position"
