@@ -118,19 +118,21 @@ class CompactedMessages:
     def kept(self) -> tuple[Ints, int]:
         """(queue offset, store time) of records, int64[2, n], by offset; `upto`, or what the log says if it has later
         records that are compacted: a broker writes the table behind the files, and does not force it to the disk.
+
+        The first file that ends in zeros is the last one that compaction wrote; in a later file zeros are damage.
         """
         log, parts = open_log(self._layout, *self._queue), list[Ints]()
-        highest, upto, behind_zeros = -1, self.upto, False
+        highest, border, behind_zeros = -1, _UNKNOWN, False
         with log.queue:
             for item in log.scan(crc=False, reuse=True):
                 if isinstance(item, Batch):
                     parts.append(np.stack([item.columns.ints(name) for name in ("queue_offset", "store_timestamp")]))
-                    if behind_zeros and highest > self.upto:  # the last file that compaction wrote ends in zeros
-                        upto = int(parts[-1][0][0]) - 1
+                    if behind_zeros and border == _UNKNOWN:
+                        border = int(parts[-1][0][0]) - 1 if highest > self.upto else self.upto
                     highest = max(highest, int(parts[-1][0].max()))
                 missing = isinstance(item, Extent) and item.kind is ExtentKind.MISSING
                 behind_zeros = behind_zeros if missing else isinstance(item, Extent) and is_usual(log, item)
-        return _by_offset(2, parts), upto
+        return _by_offset(2, parts), self.upto if border == _UNKNOWN else border
 
     @property
     def last(self) -> int:

@@ -191,8 +191,12 @@ class Journal:
         where it was found: its disk may be mounted elsewhere now.
         """
         named, own = Path(step.folder), self.folder
-        moved = named.is_absolute() and named.parts[-_PLACE:] == own.parts[-_PLACE:]
-        return own if moved and not own.is_relative_to(self.store) else self.store / named
+        moved = named.is_absolute() and self.is_at(named) and not own.is_relative_to(self.store)
+        return own if moved else self.store / named
+
+    def is_at(self, named: Path) -> bool:
+        """Whether a path names the session's folder, as far as its disk may be mounted elsewhere now."""
+        return named.parts[-_PLACE:] == self.folder.parts[-_PLACE:]
 
     def relative(self, path: Path) -> str:
         """Return a path as the journal records it."""

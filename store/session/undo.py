@@ -462,7 +462,8 @@ def _further_folders(layout: Layout, journal: Journal) -> set[Path]:
     found = set()
     for place in {layout.root, *(real.parent for real in parts_elsewhere(layout))}:
         folder = place / SESSIONS / journal.session
-        if noted_journal(folder) == journal.folder:
+        noted = noted_journal(folder)
+        if noted is not None and journal.is_at(noted):
             found.add(folder)
     return found
 

@@ -422,7 +422,10 @@ def _flat_files(context: VerifyContext) -> Iterator[FlatFile]:
         directory = directories[0] if directories else Path(path) / kind
         yield FlatFile(source, path, kind, directory, used, frozenset(deleted), there)
     known = {(path, kind) for _, path, kind in rows}
-    for folder in (one for root in roots for kind in (_LOG, _QUEUE) for one in sorted(root.glob(f"*_*/*/*/*/{kind}"))):
+    own = context.store.config.broker_name or ("*" if roots[1:] else "")  # brokers may share a configured directory
+    owners = {escape(path.partition("/")[0]) for path, _ in known} or {own if own == "*" else escape(own)}
+    places = [f"*_*/{owner}/*/*/{kind}" for owner in sorted(owners - {""}) for kind in (_LOG, _QUEUE)]
+    for folder in (one for root in roots for place in places for one in sorted(root.glob(place))):
         path = "/".join(folder.parts[-4:-1])
         if (path, folder.name) not in known and is_of_tier(folder.parts[-5]):
             with open_segments(folder) as files:

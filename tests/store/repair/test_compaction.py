@@ -33,7 +33,7 @@ from mqstore.store.session.apply import apply
 
 from ... import stores
 from ...slices import rng
-from ..verify.mutations.edit import set_field
+from ..verify.mutations.edit import overwrite, set_field
 from .test_database import again, carried_out
 from .test_repair import examined, repaired, rows
 
@@ -145,6 +145,19 @@ def test_a_file_behind_the_compacted_ones_that_is_lost_is_not_compacted(tmp_path
 
 SEVERAL = "5.3.3-compaction-killed"
 """A store with files that follow one another."""
+
+
+def test_zeros_at_the_end_of_a_file_behind_the_compacted_ones_are_damage(tmp_path: Path) -> None:
+    """A page that a power loss left unwritten hides messages; compaction wrote the files up to the first gap."""
+    root = stores.unpack(SEVERAL, tmp_path)
+    name = "state/0/00000000000000131560"
+    log, queue = (root / "compaction" / kind / name for kind in ("compactionLog", "compactionCq"))
+    units = UNIT[len(queue.read_bytes()) // UNIT_BYTES].parse(queue.read_bytes())
+    used = [unit for unit in units if unit.size]
+    half = len(used) // 2
+    for path, begin in ((log, used[half].physical_offset - int(log.name)), (queue, half * UNIT_BYTES)):
+        overwrite(path, begin, bytes(path.stat().st_size - begin))
+    assert analyze(Layout.open(root, CONFIG), "5.3").prediction.hidden == len(used) - half == 10
 
 
 @pytest.mark.parametrize("bytes_", ["20240", "5060"])

@@ -221,6 +221,8 @@ def test_a_journal_whose_disk_is_mounted_elsewhere_now(
     with pytest.raises(NotFound) as error:
         session_to_undo(layout)
     assert error.value.hint == ""
+    purge(layout, journal, files)
+    assert not (root / JOURNAL).exists()
 
 
 def test_a_damaged_journal_names_no_other_store(root: Path, place: Path, tmp_path: Path) -> None:

@@ -91,6 +91,20 @@ def test_a_queue_that_the_metadata_do_not_have(store: Path) -> None:
     assert found.message.startswith("broker-a/orders/7: the segment at 0 is not in the metadata")
 
 
+def test_other_brokers_in_a_shared_directory(store: Path, tmp_path: Path) -> None:
+    """A configured directory has a folder for each broker: the metadata of this one have nothing of the others."""
+    tier = tmp_path / "tier"
+    tier.mkdir()
+    shutil.move(store / tiered.CLUSTER, tier)
+    shutil.copytree(tier / tiered.CLUSTER / "broker-a", tier / tiered.CLUSTER / "broker-b")
+    assert told(store, tieredStoreFilePath=str(tier))[1] == []
+    for path in (store / "config").glob("tieredStoreMetadata.json*"):
+        path.unlink()
+    assert told(store, tieredStoreFilePath=str(tier))[1] == []
+    (found,) = told(store, tieredStoreFilePath=str(tier), brokerName="broker-b")[1]
+    assert (found.code, found.severity.name) == ("I-157", "FATAL")
+
+
 def test_the_last_segment_may_be_longer(store: Path) -> None:
     """It is written before the metadata."""
     log = tiered.queue_path(store, 1, "COMMIT_LOG")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from mqstore.formats import rocksdb_store
 from mqstore.formats.derive.ragged import Flags, Ints
-from mqstore.formats.timer_log import UNIT, UNIT_BYTES
+from mqstore.formats.timer_log import MAGIC_DEFAULT, MAGIC_ROLL, UNIT, UNIT_BYTES
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.checkpoint import TimerCheck
 from mqstore.store.findings.catalogue import Severity
@@ -139,6 +139,8 @@ def test_alike_entries_of_one_message_are_no_damage(timer: Timer) -> None:
     assert verdict.status is Status.CLEAN
     assert "nothing is damaged" in finding.message
 
+    set_field(file, places[0], UNIT, "magic", MAGIC_DEFAULT | MAGIC_ROLL)
+    assert {f.severity for f in _all_told(timer) if f.code == "I-137"} == {Severity.WARNING}
     set_field(file, places[0], UNIT, "hash_code_of_real_topic", 1)
     found = {f.severity: f.count for f in _all_told(timer) if f.code == "I-137"}
     assert found == {Severity.WARNING: 1, Severity.ERROR: 1}
