@@ -70,8 +70,9 @@ class Store(search_store.StoreReader):
         asked, notes = Selection(topic=topic, queue_id=queue_id), list[str]()
         with suppress(NotFound):
             for found in find(self, asked, offset=queue_offset, count=1, note=notes.append):
-                _warn(notes)
-                return found.message
+                if found.message.position < self.log_end.position:  # not stored since
+                    _warn(notes)
+                    return found.message
         raise missing
 
     def _message_of_queue(self, topic: str, queue_id: int, queue_offset: int) -> Message:

@@ -69,7 +69,7 @@ _LEAST_SECONDS = 0.001
 
 @contextmanager
 def at_rate(rate_bytes: int | None) -> Iterator[None]:
-    """Files are read in this block at no more than `rate_bytes` per second, by this process and its forks; the page
+    """Files are read in this block at no more than `rate_bytes` per second by this process, and by each fork; the page
     cache is left unchanged. None: as in the enclosing block.
     """
     if rate_bytes is None or rate_bytes == reading_rate():

@@ -479,7 +479,7 @@ def stats_of_queues(store: StoreReader, by: Sequence[str], advance: Advance) -> 
         _add_queue(stats, store, queue, within, advance, timed=timed)
     for topic, queue_id, path in queue_directories(store.layout.batch_consume_queue):
         with BatchConsumeQueue(topic, queue_id, stream_of(store.layout, path)) as batches:
-            for _, units in _at_rate(batches.units(batches.first, batches.stop)):
+            for _, units in batches.units(batches.first, batches.stop):
                 advance(len(units))
                 _add(stats, topic, queue_id, units[is_valid(units)])
     return stats

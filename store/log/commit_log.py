@@ -85,7 +85,7 @@ class CommitLog:
         self.queue.aside |= self._rate_bytes is not None
 
     @classmethod
-    def of_file(cls, path: Path, *, frame: Frame = PLAIN, rate_bytes: int | None = None) -> CommitLog:
+    def of_file(cls, path: Path, *, frame: Frame = PLAIN) -> CommitLog:
         """The log of a single file. The start position comes from the file's name, else from its first record.
 
         Raises Missing, Unreadable.
@@ -96,7 +96,7 @@ class CommitLog:
             with MappedFileQueue.of_file(path, 0) as queue:
                 start = _own_position(queue.read(0, PEEK_BYTES), frame)
         queue = MappedFileQueue.of_file(path, start)
-        return cls(queue, path.parent if frame is DLEDGER else None, rate_bytes)
+        return cls(queue, path.parent if frame is DLEDGER else None)
 
     def __repr__(self) -> str:
         return f"CommitLog({counted(len(self.files), 'file')}, {self.min_offset} to {self.max_file_end})"

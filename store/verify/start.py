@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..broker.snapshot import lacks_log
 from ..counted import counted
+from ..disk.byte_reader import reading_rate
 from ..disk.workers import beside
 from ..errors import Missing, Refused, StoreError
 from ..findings.findings import Finding
@@ -309,8 +310,10 @@ def _without_prediction(layout: Layout) -> Iterator[Finding]:
 
 
 def _worth_a_process(layout: Layout) -> bool:
-    """Return whether the log is so large that another process is faster than this one."""
-    return layout.commit_log_files().size > _SMALL_BYTES
+    """Return whether the log is so large that another process is faster than this one; it would have the limit of
+    `at_rate` for itself.
+    """
+    return reading_rate() is None and layout.commit_log_files().size > _SMALL_BYTES
 
 
 @after("I-180", "I-181", "I-182", "I-183", "I-184", "I-185", "I-186", "I-187", "I-188")

@@ -77,7 +77,7 @@ def test_a_queue_with_a_position_in_several_tables_is_one_queue() -> None:
     """What is counted then are positions."""
     row = {name: value for name, value in ROW.items() if name not in ("queue_id", "state")}
     line = lag_text({**row, "queues": 4, "states": {"unknown": 8}}, True, with_store=False)
-    assert line.endswith("  g t  4 queues; 8 positions UNKNOWN")
+    assert line.endswith("  g t  4 queues; 8 positions UNKNOWN, not counted")
     line = lag_text({**row, "queues": 4, "states": {"no_queue": 2}}, True, with_store=False)
     assert line.endswith("  g t  4 queues; 2 NO QUEUE")
 

@@ -15,7 +15,7 @@ from mqstore.store.arrow.log_rows import Counted, Damage, count_here
 from mqstore.store.arrow.stores import FAIL_UNREADABLE, ReadOptions
 from mqstore.store.disk.byte_reader import at_rate
 from mqstore.store.disk.layout import Layout
-from mqstore.store.errors import Missing, StoreError, Unreadable
+from mqstore.store.errors import Refused, StoreError, Unreadable
 from mqstore.store.log.commit_log import Batch
 from mqstore.store.queues.references import commit_log_of
 from mqstore.store.search.selection import LATEST_MS, TimeRange
@@ -84,8 +84,8 @@ def test_a_store_that_is_gone_meanwhile_is_no_store_without_records(tmp_path: Pa
     tasks = job.tasks_of(ReadOptions((str(root),)), ["topic"])
     (root / "commitlog").rename(tmp_path / "elsewhere")
     found, unread = job.joined(tasks, [told(answer_of(job.count, t)) for t in tasks], ["topic"])
-    assert (found.stats.groups, [type(error) for error in unread.values()]) == ({}, [Missing])
-    with pytest.raises(Missing):
+    assert (found.stats.groups, [type(error) for error in unread.values()]) == ({}, [Refused])
+    with pytest.raises(Refused):
         here(ReadOptions((str(root),)), ["topic"])
 
 
