@@ -212,7 +212,9 @@ class DeliveredTimers:
         lies behind that time in the log: of older files only the records that entries name are read. Raises Unreadable.
         """
         log, entries = self.store.log, chained.entries
-        start = self._file_of(wheel.read_ms, unread_at)
+        start = log.min_offset if "scanned" in self.__dict__ else self._file_of(wheel.read_ms, unread_at)
+        if start <= log.min_offset:
+            return self.scanned
         found = self._from[start] = self._from.get(start) or timer_records(log, start)
         done_ms = 0 if found.came_out is None else int(found.came_out.out_ms.max())
         fires = chained.fires_ms != NOWHERE
@@ -229,9 +231,10 @@ class DeliveredTimers:
     def _file_of(self, time_ms: int, position: int) -> int:
         """Return where the file of the log begins that has both the first record stored at a time and a position."""
         log = self.store.log
-        first = log.records(np.array([file.start for file in log.files], np.int64))
+        begins = {file.start + log.frame_of(file).payload: file.start for file in log.files}
+        first = log.records(np.array([*begins], np.int64))
         older = (first.columns.ints("store_timestamp") < time_ms) & (first.position <= position)
-        return int(first.position[older].max(initial=log.min_offset))
+        return max((begins[at] for at in first.position[older].tolist()), default=log.min_offset)
 
     @cached_property
     def delayed_again(self) -> int:

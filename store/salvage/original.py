@@ -479,7 +479,8 @@ def _set_timer_back(new: Layout, log_end: int, queue_end: int, files: Files) -> 
                     files.unlink(Path(part.path))
                 elif part.end > end:
                     with files.open(Path(part.path)) as file:
-                        file.pwrite(bytes(part.end - end), end - part.start)
+                        file.truncate(end - part.start)
+                        file.truncate(part.size)  # zeros again, none of them on the disk
                         file.sync()
             _make_wheel_again(new, files)
             if check is not None:

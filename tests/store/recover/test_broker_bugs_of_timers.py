@@ -18,7 +18,7 @@ from mqstore.store.broker.snapshot import Snapshot
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.checkpoint import read_timer_check
 from mqstore.store.disk.layout import Layout
-from mqstore.store.inspect.timer_records import DeliveredTimers
+from mqstore.store.inspect.timer_records import DeliveredTimers, WheelPosition, entries_of, wheel_of
 from mqstore.store.inspect.timers import timers
 from mqstore.store.log.batch import Batch, Extent
 from mqstore.store.log.commit_log import CommitLog
@@ -236,19 +236,41 @@ def test_what_an_earlier_life_delivered_is_no_sign(whole: Layout) -> None:
         assert DeliveredTimers(cast(StoreReader, marked)).newest_ms == 0, mark
 
 
-def test_the_log_is_read_once(whole: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For what was delivered, and for what waits."""
-    scan, scans = CommitLog.scan, list[CommitLog]()
+@pytest.fixture
+def scans(monkeypatch: pytest.MonkeyPatch) -> list[tuple[CommitLog, int | None]]:
+    """The scans of logs, and where each begins."""
+    scan, found = CommitLog.scan, list[tuple[CommitLog, int | None]]()
 
-    def noting(log: CommitLog, *args: Any, **options: Any) -> Iterator[Batch | Extent]:
-        scans.append(log)
-        return scan(log, *args, **options)
+    def noting(log: CommitLog, start: int | None = None, *args: Any, **options: Any) -> Iterator[Batch | Extent]:
+        found.append((log, start))
+        return scan(log, start, *args, **options)
 
     monkeypatch.setattr(CommitLog, "scan", noting)
+    return found
+
+
+def test_the_log_is_read_once(whole: Layout, scans: list[tuple[CommitLog, int | None]]) -> None:
+    """For what was delivered, for what waits, and for what a start delivers again."""
     with StoreReader(whole) as store:
         delivered = DeliveredTimers(store)
+        wheel = wheel_of(store, SOON_MS, silent)
+        chained = entries_of(store, wheel)
+        scans.clear()
+        assert delivered.recent(wheel, chained, 0).requested
         assert delivered.newest_ms and delivered.waiting is delivered.waiting is not None
-        assert scans == [store.log]
+        assert scans == [(store.log, None)]
+
+
+def test_of_a_log_of_several_files_the_last_is_read(tmp_path: Path, scans: list[tuple[CommitLog, int | None]]) -> None:
+    """In a DLedger log a file begins with the head of an entry. What has been read is not read again."""
+    with StoreReader(stores.unpack("5.3.3-dledger", tmp_path)) as store:
+        delivered, last = DeliveredTimers(store), store.log.files[-1]
+        wheel = WheelPosition(delivered.ticks, read_ms=SOON_MS)
+        chained = entries_of(store, wheel)
+        scans.clear()
+        assert len(store.log.files) == 3 and delivered.recent(wheel, chained, last.end) is not delivered.scanned
+        assert delivered.recent(wheel, chained, last.end) is delivered.scanned
+        assert scans == [(store.log, last.start), (store.log, None)]
 
 
 ON = {"timerRocksDBEnable": "true"}
