@@ -18,7 +18,7 @@ from ...formats.kinds import KINDS
 from ..counted import counted
 from ..disk.byte_reader import data_ranges, open_regular, read
 from ..disk.file_queue import MappedFile, MappedFileQueue, is_directory, is_file
-from ..disk.files import Edit, Files, OpenFile, confine, write_new
+from ..disk.files import Edit, Files, OpenFile, confine
 from ..disk.layout import JOURNAL
 from ..disk.lock import check_empty, new_directory
 from ..errors import NotFound, Refused, Unreadable, Unsupported, from_os_error, os_errors
@@ -305,7 +305,7 @@ def drill(
     with new_directory(target, files, like=root):
         left_out = copy_store(root, target, files, told)
         for edit in edits:
-            _apply(edit, files)
+            apply_edit(edit, files)
     return Drill(scenario, seed, edits, left_out)
 
 
@@ -313,18 +313,19 @@ def _inside(path: Path, root: Path) -> bool:
     return Path(os.path.abspath(path)).is_relative_to(os.path.abspath(root))  # noqa: PTH100
 
 
-def _apply(edit: Edit, files: Files) -> None:
+def apply_edit(edit: Edit, files: Files) -> None:
     """Make one edit; an existing file keeps its times."""
     path = Path(edit.path)
     if edit.kind == "remove":
         files.unlink(path)
         return
     if edit.kind == "create":
-        ((_, data),) = edit.pieces
-        write_new(files, path, data)
-        if len(data) < edit.length:
-            with files.open(path) as file:
-                file.truncate(edit.length)
+        with files.create(path) as file:
+            file.truncate(edit.length)
+            for at, data in edit.pieces:
+                file.pwrite(data, at)
+            file.sync()
+        files.sync_directory(path.parent)
         return
     status = path.stat()
     with files.open(path) as file:

@@ -40,7 +40,7 @@ from ..broker.snapshot import QueueId, Snapshot
 from ..broker.system_topics import LMQ_PREFIX
 from ..broker.topics import Topics, now_ms
 from ..counted import counted
-from ..damage.scenario import copy_if, copy_store
+from ..damage.scenario import apply_edit, copy_if, copy_store
 from ..disk.broker_conf import BrokerConfig
 from ..disk.checkpoint import read_timer_check
 from ..disk.file_queue import MappedFileQueue, file_name
@@ -472,7 +472,7 @@ def _set_timer_back(new: Layout, log_end: int, queue_end: int, files: Files) -> 
         kept = np.flatnonzero(entries.offset_py < log_end)
         end = int(entries.position[kept[-1]]) + UNIT_BYTES if len(kept) else stream.start
         check_path = new.config / TIMER_CHECK
-        check = read_timer_check(check_path)
+        check = before = read_timer_check(check_path)
         if end < entries.end:
             for part in stream.files:
                 if part.start >= max(end, stream.start + 1):
@@ -489,7 +489,7 @@ def _set_timer_back(new: Layout, log_end: int, queue_end: int, files: Files) -> 
         ends = (check.last_timer_queue_offset, check.master_timer_queue_offset)
         read, master = (min(end, queue_end) for end in ends)
         check = check._replace(last_timer_queue_offset=read, master_timer_queue_offset=master)
-    if check is not None and check != read_timer_check(check_path):
+    if check is not None and check != before:
         with files.open(check_path) as file:
             file.pwrite(check.to_bytes(), 0)
             file.sync()
@@ -502,11 +502,7 @@ def _make_wheel_again(new: Layout, files: Files) -> None:
     snapshot = Snapshot.of(new)
     edit = new_wheel(snapshot, list(snapshot.timer_log))
     files.unlink(new.timer_wheel)
-    with files.create(new.timer_wheel) as file:
-        file.truncate(edit.length)
-        for at, piece in edit.pieces:
-            file.pwrite(bytes(piece), at)
-        file.sync()
+    apply_edit(edit, files)
 
 
 def copy_expired_queues(layout: Layout, target: Path, start: int, files: Files, *, readable: bool = False) -> None:

@@ -179,6 +179,8 @@ def test_a_timer_that_is_newer_than_the_log_is_set_back(name: str, tmp_path: Pat
     assert done.code == 0 and "incomplete" not in done.stdout, done
     assert run_here(["verify", str(new), *options]).code == 0
     assert printed("inspect", new, "--timers")[0]["queue_offset"] == 100
+    for part in (new / "timerlog").iterdir():  # cut off, and as long as before
+        assert part.stat().st_size == (root / "timerlog" / part.name).stat().st_size
 
 
 def test_logs_of_two_brokers_are_salvaged_one_by_one_and_appended(tmp_path: Path) -> None:
