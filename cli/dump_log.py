@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..store.errors import NotFound, Refused
+from ..store.errors import NotFound
 from .file_kinds.chunks import Chunk, NonRecordRange, Record, RecordPiece
 
 if TYPE_CHECKING:
-    from ..store.disk.layout import Layout
     from ..store.inspect.recognise import Recognised
     from ..store.log.commit_log import Batch, CommitLog, Extent
     from ..store.log.message import Message
@@ -74,40 +73,26 @@ def commit_log(
 ) -> Iterator[Chunk | DumpedRecords]:
     """The log of a store, of a directory or of a single file, from position `at` on.
 
-    With conditions only the messages that meet them, and silent damage, which the line at the end counts.
+    With conditions only the messages that meet them, and silent damage, which the line at the end counts. Raises
+    Missing, Refused if the log of a store that had one is missing, so that its messages are.
     """
+    from ..store.broker.snapshot import lacks_log
     from ..store.disk.layout import Layout
     from ..store.inspect.recognise import STORE
 
     if selection.topic is not None:
         selection = selection.of_queues(Layout.open(what.path, common.config()) if what.kind == STORE else None)
     logs = open_logs(what, common)
-    if what.kind == STORE:
-        _check_log(Layout.open(what.path, common.config()), common)
+    if what.kind == STORE and lacks_log(layout := Layout.open(what.path, common.config())):
+        from ..store.plan.normalize import refuse_to_read  # rare, and it imports much
+
+        refuse_to_read(layout, common.warn)
     total = sum(log.queue.size for log in logs)
     with common.progress("reading", total) as progress:
         for log in logs:
             yield from _items(log, what, at, raw, selection, progress)
             if len(logs) > 1:
                 log.queue.close()
-
-
-def _check_log(layout: Layout, common: Common) -> None:
-    """Warn if a directory of the log that had files is missing. Raises Missing, Refused if the log itself is missing,
-    so that its messages are.
-    """
-    from ..store.broker.snapshot import lacks_log
-
-    if not lacks_log(layout):
-        return
-    from ..store.plan.normalize import refuse_to_read  # rare, and it imports much
-
-    try:
-        refuse_to_read(layout)
-    except Refused as error:
-        if not layout.commit_log_files().files:
-            raise
-        common.warn(str(error))
 
 
 def _items(

@@ -12,9 +12,8 @@ from urllib.parse import quote
 from ..formats.consume_queue import UNIT_BYTES
 from ..store.broker.profiles import profile_of
 from ..store.broker.snapshot import (
-    Snapshot,
-    directories_without_files,
     known_topics,
+    lacks_log,
     list_entries,
     list_queues,
     topics_with_batches,
@@ -25,7 +24,7 @@ from ..store.disk.compressed import is_compressed_name, plain_name
 from ..store.disk.layout import Layout
 from ..store.errors import InvalidInput, StoreError, Unsupported
 from ..store.index.read import sizes_of
-from ..store.plan.normalize import refuse_lost_directory, refuse_lost_log
+from ..store.plan.normalize import refuse_to_read
 from ..store.queues.batches import batch_summaries
 from ..store.queues.read import ConsumeQueues
 from ..store.search.store import StoreReader
@@ -187,11 +186,9 @@ def _store_plan(root: Path, folder: str, config: BrokerConfig, broker_version: s
         raise Unsupported("queues in RocksDB cannot be rebuilt", path=layout.consume_queue)
     _refuse_compressed_timer_log(layout)
     version = profile_of(broker_version).version if broker_version else None
+    if lacks_log(layout):
+        refuse_to_read(layout)
     with StoreReader(root, config) as opened:
-        if not opened.log_files.files:
-            refuse_lost_log(Snapshot.as_read(layout))
-        elif directories_without_files(layout):
-            refuse_lost_directory(Snapshot.as_read(layout))
         start, stop = opened.log.min_offset, opened.log_end.position
         gaps = opened.log_files.gaps
         missing = tuple((gap.position, gap.size) for gap in gaps if gap.position >= stop)

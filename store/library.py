@@ -17,7 +17,7 @@ from .counted import counted
 from .disk.broker_conf import BrokerConfig
 from .disk.byte_reader import at_rate
 from .disk.layout import Layout
-from .errors import InvalidInput, NotFound, Refused, StoreError, Unsupported
+from .errors import InvalidInput, NotFound, StoreError, Unsupported
 from .search import store as search_store
 
 if TYPE_CHECKING:
@@ -132,13 +132,11 @@ class Store(search_store.StoreReader):
         from .plan.normalize import refuse_to_read  # rare, and it imports much
         from .search.log_search import DamageWarning
 
-        try:
-            refuse_to_read(self.layout)
-        except Refused as error:
-            if on_damage == "raise" or not self.has_log:
-                raise
+        def tell(text: str) -> None:
             if on_damage == "warn":
-                warnings.warn(str(error), DamageWarning, stacklevel=3)
+                warnings.warn(text, DamageWarning, stacklevel=5)  # where `messages` or `to_arrow` is called
+
+        refuse_to_read(self.layout, None if on_damage == "raise" else tell)
 
     def timers(self, now_ms: int | None = None, note: Callable[[str], None] = lambda _: None) -> Timers:
         """Timer messages: when due, whether delivered, cancelled or never delivered, for a broker started at `now_ms`.

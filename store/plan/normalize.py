@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import stat
 from collections import Counter
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -71,12 +71,10 @@ def normalize(
         raise Refused(reason, path=lock, hint=f"move it out of the store: {move}")
     if size > LARGEST_FILE_BYTES:
         layout = snapshot.layout
-        raise Refused(
-            f"log files of {counted(size, 'byte')}, more than any broker can have, {LARGEST_FILE_BYTES}",
-            path=snapshot.log[0].path if snapshot.log else layout.root,
-            hint="restore their length, or carve the messages out: "
-            + str(salvaging(layout.root, Given(layout.broker_config.words))),
-        )
+        what = f"log files of {counted(size, 'byte')}, more than any broker can have, {LARGEST_FILE_BYTES}"
+        carve = salvaging(layout.root, Given(layout.broker_config.words))
+        hint = f"restore their length, or carve the messages out: {carve}"
+        raise Refused(what, path=snapshot.log[0].path if snapshot.log else layout.root, hint=hint)
     wrong = sum(e.size not in (0, size) for e in snapshot.log if not e.directory)
     is_size_sure = (
         2 * wrong <= len(snapshot.log) or _names_confirm_size(snapshot) or _configuration_confirms_size(snapshot)
@@ -94,11 +92,8 @@ def normalize(
             reason += _note_missing_file(entry, names, size)
             edits.append(Edit("move", entry.path, reason, ("I-001", "I-005")))
         elif entry.size != size and not any_length:
-            raise Refused(
-                f"a log file of {counted(entry.size, 'byte')}, not {size}",
-                path=entry.path,
-                hint=_other_length(snapshot),
-            )
+            what = f"a log file of {counted(entry.size, 'byte')}, not {size}"
+            raise Refused(what, path=entry.path, hint=_other_length(snapshot))
         else:
             kept.append(entry)
     if not kept and not empty_log and any(_begins_with_record(e) for e in snapshot.log):
@@ -300,14 +295,21 @@ def _can_have_expired(layout: Layout, newest_ms: int) -> bool:
     return ran_ms >= newest_ms + options_of(layout).reserved_ms
 
 
-def refuse_to_read(layout: Layout) -> None:
-    """Refuse a store that `lacks_log` if it had one. Raises Missing, Refused, Unreadable."""
-    snapshot, missing = Snapshot.as_read(layout), [one for one in layout.commit_log_directories if not one.is_dir()]
-    if not layout.commit_log_files().files:
+def refuse_to_read(layout: Layout, tell: Callable[[str], None] | None = None) -> None:
+    """Refuse a store that `lacks_log` if it had one. tell: called instead if only a directory of the log is lost, so
+    that the rest can be read. Raises Missing, Refused, Unreadable.
+    """
+    snapshot, files = Snapshot.as_read(layout), layout.commit_log_files().files
+    if not files:
         refuse_lost_log(snapshot)
-        if missing:
+        if missing := [one for one in layout.commit_log_directories if not one.is_dir()]:
             raise Missing(f"no {missing[0].name} here", path=missing[0].parent)
-    refuse_lost_directory(snapshot)
+    try:
+        refuse_lost_directory(snapshot)
+    except Refused as error:
+        if tell is None or not files:
+            raise
+        tell(str(error))
 
 
 def refuse_lost_directory(snapshot: Snapshot, replica: str = "") -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import asdict
 from pathlib import Path
 
@@ -49,6 +50,11 @@ def test_a_log_that_is_gone_is_no_empty_one(tmp_path: Path) -> None:
             (root / "commitlog").symlink_to(tmp_path / "not-mounted")
         with pytest.raises(Refused, match="no commit log, but full queues"):
             plan_of([root], BrokerConfig())
+    (root / "commitlog").unlink()
+    for part in ("consumequeue", "index"):
+        shutil.rmtree(root / part)
+    with pytest.raises(Missing, match="no commitlog here"):
+        plan_of([root], BrokerConfig())
 
 
 def test_a_log_directory_that_is_not_mounted_is_told(tmp_path: Path) -> None:

@@ -132,9 +132,9 @@ def test_a_disk_of_the_log_that_is_not_mounted_is_told(store: Unpack, tmp_path: 
     config = stores.config("5.3.3-multipath-killed", root)
     (root / "d1").rename(tmp_path / "away")
     with Store(root, config) as opened:
-        with pytest.warns(DamageWarning, match="d1/commitlog is not there: is a disk not mounted"):
+        with pytest.warns(DamageWarning, match="d1/commitlog is not there: is a disk not mounted") as told:
             read = opened.messages()
-        assert [*read]
+        assert [*read] and told[0].filename == __file__
         with pytest.raises(Refused, match="is a disk not mounted"):
             opened.messages(on_damage="raise")
 
