@@ -18,9 +18,8 @@ from ..store.arrow.export_formats import ExportFormat, holds_note
 from ..store.arrow.log_rows import LogSplit, parts_of
 from ..store.arrow.stores import ReadOptions, place_of
 from ..store.disk.files import Files, write_new
-from ..store.errors import Refused
 from ..store.log.commit_log import split_bytes_for
-from ..store.output.stage import DRAFT, FINISHED, REPLACES, Into, Stage, publish_job
+from ..store.output.stage import DRAFT, REPLACES, Into, Stage, publish_job
 from ..store.put.on_damage import OnDamage
 from ..store.search.log_search import TimeBounds
 
@@ -92,19 +91,18 @@ def export(
             }
         )
 
-    return publish_job(target, fill, lambda found: _is_same(what, found, target), files, into=Into(adds, _HINT))
+    into = Into(adds, _HINT)
+    if mode is Mode.APPEND:
+        into = into._replace(again=_may_be_again)
+    return publish_job(target, fill, lambda found: found.get("job") == what, files, into=into)
 
 
-def _is_same(what: Mapping[str, Any], finished: Mapping[str, Any], target: Path) -> bool:
-    """Whether an export that was finished is this one.
-
-    Raises Refused if both may add the same messages: the same command means other times (`--since -1d`), or other
-    stores of a pattern, when it is run again.
+def _may_be_again(finished: Mapping[str, Any]) -> str:
+    """Return a hint if what was finished is an append, too: the same command means other times (`--since -1d`), or
+    other stores of a pattern, when it is run again.
     """
-    job = finished.get("job") or {}
-    if job != what and job.get("mode") == what["mode"] == Mode.APPEND.value:
-        raise Refused(FINISHED, path=target, hint=_AGAIN)
-    return bool(job == what)
+    job = finished.get("job")
+    return _AGAIN if isinstance(job, dict) and job.get("mode") == Mode.APPEND.value else ""
 
 
 def _collect(stage: Stage, done: Sequence[Written], how: ExportHow) -> None:

@@ -94,6 +94,8 @@ class Stage(NamedTuple):
             found: dict[str, Any] = json.loads(read_regular(self._manifest, LARGEST_JOURNAL_BYTES))
         except ValueError as error:
             raise Unreadable("not a manifest", path=self._manifest) from error
+        if not isinstance(found, dict):
+            raise Unreadable("not a manifest", path=self._manifest)
         return found
 
     def collect(self, written: Iterable[tuple[str, str] | tuple[str, str, str]]) -> None:
@@ -323,10 +325,14 @@ def _published(path: Path) -> str:
 
 
 class Into(NamedTuple):
-    """What the output of a job may come into. adds: the target may hold something. hint: for a target that may not."""
+    """What the output of a job may come into. adds: the target may hold something. hint: for a target that may not.
+    again: called for what adds, with the manifest of another job that was finished first; returns a hint if that job
+    may have added the same.
+    """
 
     adds: bool = False
     hint: str = "--to takes a new directory"
+    again: Callable[[Mapping[str, Any]], str] = lambda _: ""
 
 
 _NEW = Into()
@@ -363,9 +369,10 @@ def publish_job(
         for manifest in finished:
             if is_same(manifest):
                 return manifest
+        for manifest in finished:
+            if hint := into.again(manifest) if into.adds else into.hint:
+                raise Refused(FINISHED, path=target, hint=hint)
         if not into.adds:
-            if finished:
-                raise Refused(FINISHED, path=target, hint=into.hint)
             require_empty(place, into.hint)
         stage = Stage.begin(place, files)
         try:

@@ -388,6 +388,16 @@ def test_an_append_of_other_times_or_stores_adds_nothing_after_it_has_finished_o
         assert len(bodies(target)) == 10
 
 
+@pytest.mark.parametrize(("manifest", "told"), [({"job": "other"}, None), ([], "not a manifest")])
+def test_an_append_after_a_job_that_is_no_export(manifest: object, told: str | None, tmp_path: Path) -> None:
+    root, old = prepared(tmp_path)
+    (old / ".mqstore" / "rebuild-1").mkdir(parents=True)
+    (old / ".mqstore" / "rebuild-1" / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(Unreadable, match=told) if told else nullcontext():
+        exported(root, old, Mode.APPEND, how=ExportHow(by_day=True))
+        assert len(bodies(old)) == 6
+
+
 def test_another_command_finishes_first(tmp_path: Path) -> None:
     root, old = prepared(tmp_path)
     options: dict[str, Any] = {"how": ExportHow(by_day=True)}
