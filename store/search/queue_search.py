@@ -501,13 +501,8 @@ def is_usual(log: CommitLog, extent: Extent) -> bool:
     """Whether compaction leaves such an extent: a gap between files, zeros at the end of one."""
     if extent.kind is ExtentKind.MISSING:
         return True
-    file = log.queue.file_at(extent.position)
-    return (
-        extent.kind is ExtentKind.DAMAGE
-        and file is not None
-        and extent.end == file.end
-        and extent.reason == ExtentKind.ZEROS
-    )
+    file, zeros = log.queue.file_at(extent.position), extent.reason == ExtentKind.ZEROS
+    return extent.kind is ExtentKind.DAMAGE and zeros and file is not None and extent.end == file.end
 
 
 def search_compaction(store: StoreReader, selection: Selection, part: Slice, note: Note) -> Iterator[FoundMessage]:
@@ -525,8 +520,7 @@ def search_compaction(store: StoreReader, selection: Selection, part: Slice, not
     if selection.queue_id is not None:
         queues = [queue for queue in queues if queue.queue_id == selection.queue_id]
         if not queues:
-            where = store.layout.compaction_queues
-            raise NotFound(f"{topic} has no queue {selection.queue_id}", path=where)
+            raise NotFound(f"{topic} has no queue {selection.queue_id}", path=store.layout.compaction_queues)
     selection = selection._replace(topic=None, queue_id=None)
     for queue in reversed(queues) if part.reverse else queues:
         yield from _search_sparse_queue(store, queue, selection, part, note)
@@ -540,16 +534,15 @@ def _search_sparse_queue(
     log = open_log(store.layout, queue.topic, queue.queue_id)
     name = f"compaction queue {queue.topic}/{queue.queue_id}"
     lost, foreign, named = _LeftOut(_AT_NONE), _LeftOut(_AT_OTHER_TOPICS), [np.empty(0, np.int64)]
-    bare = _LeftOut("no unit: left out", "record of {} has", "records of {} have")
     with MappedFileQueue.open(queue.path) as files, log.queue:
         windows = _sparse_places(files, offset or 0, count, note)
-        seen = False
+        last = -1
         for window in reversed(list(windows)) if reverse else windows:
-            seen = True
             named.append(window.position)
             if reverse:
                 window = window.take(slice(None, None, -1))
             for places, batch in batches(log, window):
+                last = max(last, int(batch.columns.ints("queue_offset").max(initial=-1)))
                 lost = lost.and_more(len(places) - len(batch)).tell(name, note)
                 own = of_topic(batch, queue.topic)
                 foreign = foreign.and_more(int(np.count_nonzero(~own))).tell(name, note)
@@ -557,16 +550,26 @@ def _search_sparse_queue(
                 store.searched.add_batch(Via.QUEUE, kept)
                 for message in messages(selection.wanted(kept, last_first=reverse)):
                     yield FoundMessage(message, Via.QUEUE, log.queue)
-        known, whole = np.sort(np.concatenate(named)), count is None or not seen
-        for item in log.scan(crc=False, reuse=True) if whole and holder(store.layout.lock) is None else ():
-            if isinstance(item, Batch):
-                without = ~rows_of(known, item.position)[1] & (item.columns.ints("queue_offset") >= (offset or 0))
-                bare = bare.and_more(int(without.sum()))
-        bare.tell_rest(name, note)
-        if offset is not None and not seen:
+        known = np.unique(np.concatenate(named))
+        passed = range(offset or 0, last + 1 if count is not None and len(known) else LAST_OFFSET)
+        if len(passed) > len(known) and holder(store.layout.lock) is None:
+            bare = _LeftOut("no unit: left out", "record of {} has", "records of {} have")
+            bare.and_more(_without_unit(log, known, selection, passed)).tell_rest(name, note)
+        if offset is not None and not len(known):
             raise _no_message(files, queue, offset)
     lost.tell_rest(name, note)
     foreign.tell_rest(name, note)
+
+
+def _without_unit(log: CommitLog, known: Ints, selection: Selection, offsets: range) -> int:
+    """The number of wanted records at none of these positions, which units name, and with these queue offsets."""
+    found, selection = 0, selection._replace(whole=True)
+    for item in log.scan(crc=False, reuse=True):
+        if isinstance(item, Batch):
+            number = item.columns.ints("queue_offset")
+            bare = ~rows_of(known, item.position)[1] & (number >= offsets.start) & (number < offsets.stop)
+            found += len(selection.wanted(item.take(bare))) if bare.any() else 0
+    return found
 
 
 def _sparse_places(files: MappedFileQueue, offset: int, count: int | None, note: Note) -> Iterator[RecordPlaces]:
@@ -593,8 +596,5 @@ def _sparse_places(files: MappedFileQueue, offset: int, count: int | None, note:
 def _no_message(files: MappedFileQueue, queue: QueueDirectory, offset: int) -> NotFound:
     """The error for an offset after the last one, with those that exist."""
     ends = summary_of(files)
-    existing = f"compaction left {ends.min_offset} to {ends.max_offset - 1}"
-    return NotFound(
-        f"{queue.topic}/{queue.queue_id} has no message at or behind {offset}",
-        hint=existing if ends.units else "it is empty",
-    )
+    hint = f"compaction left {ends.min_offset} to {ends.max_offset - 1}" if ends.units else "it is empty"
+    return NotFound(f"{queue.topic}/{queue.queue_id} has no message at or behind {offset}", hint=hint)

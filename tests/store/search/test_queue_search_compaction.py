@@ -21,7 +21,7 @@ from mqstore.store.queues.batches import SparseRange, SparseUnits, sparse_units,
 from mqstore.store.queues.units import is_valid
 from mqstore.store.search.find import find
 from mqstore.store.search.queue_search import compaction_queues, is_usual, open_log
-from mqstore.store.search.selection import Selection
+from mqstore.store.search.selection import Selection, TimeRange
 from mqstore.store.search.store import StoreReader
 
 from ... import stores
@@ -193,6 +193,32 @@ def test_records_without_units_are_told(offset: int | None, count: int | None, u
     with StoreReader(root) as store, nullcontext() if units else pytest.raises(NotFound):
         assert len(ask(store, 0, offset=offset, count=count, note=said.append)) == units
     assert said == ["10 records of compaction queue state/0 have no unit: left out"]
+
+
+def test_a_record_without_unit_is_told_of_where_it_is_asked_for(tmp_path: Path) -> None:
+    """The next one is given for it; what the selection leaves out is not told of."""
+    root = stores.unpack("5.3.3-compaction", tmp_path)
+    path = root / "compaction" / "compactionCq" / TOPIC / "0" / f"{0:020d}"
+    data = bytearray(path.read_bytes())
+    units = [UNIT.parse(data[at : at + UNIT_BYTES]) for at in range(0, len(data), UNIT_BYTES)]
+    row = next(row for row, unit in enumerate(units) if unit["msg_base_offset"] == 224)
+    begin, end = row * UNIT_BYTES, (row + 1) * UNIT_BYTES
+    data[begin:end] = data[end : end + UNIT_BYTES]
+    path.write_bytes(data)
+    text = ["1 record of compaction queue state/0 has no unit: left out"]
+    with StoreReader(root) as store:
+        for more, told in (
+            ({"offset": 224, "count": 1}, text),
+            ({"offset": 216, "count": 1}, []),
+            ({"offset": 225, "count": 1}, []),
+            ({}, text),
+            ({"selection": Selection(TOPIC, 0, tag="nix")}, []),
+            ({"selection": Selection(TOPIC, 0, times=TimeRange(until_ms=1))}, []),
+        ):
+            said: list[str] = []
+            asked = {"selection": Selection(TOPIC, 0), **more}
+            list(find(store, **asked, note=said.append))
+            assert said == told, more
 
 
 def test_a_log_that_is_gone(tmp_path: Path) -> None:
