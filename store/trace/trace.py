@@ -62,6 +62,7 @@ _HARMED = (
 )
 """Verdicts that the next start may change, or that show that it never will."""
 _OF_POP = (REVIVE_TOPIC, TIMER_TOPIC)
+_MAY_HAVE_IT = "a POP consumer may still have it: popConsumerKVServiceEnable keeps this in kvStore"
 
 
 class TraceQuestion(NamedTuple):
@@ -132,11 +133,14 @@ class _Tracer:
     @cached_property
     def _not_read(self) -> tuple[Evidence, ...]:
         path = self._store.layout.root / KV_STORE
-        fact = "a POP consumer may still have it: popConsumerKVServiceEnable keeps this in kvStore"
         if not list_entries(path):
-            return (Evidence(f"{fact}, which is missing", KV_STORE),) if self._store.config.get_bool(KV_OPTION) else ()
+            return (
+                (Evidence(f"{_MAY_HAVE_IT}, which is missing", KV_STORE),)
+                if self._store.config.get_bool(KV_OPTION)
+                else ()
+            )
         why = self._lacks(path)
-        return (Evidence(f"{fact}, {why}", KV_STORE),) if why else ()
+        return (Evidence(f"{_MAY_HAVE_IT}, {why}", KV_STORE),) if why else ()
 
     def _lacks(self, path: Path) -> str:
         """Return why kvStore may have held more than what is read of it, "" if nothing shows that."""
@@ -151,8 +155,16 @@ class _Tracer:
             read_whole(path)
         except StoreError as error:
             return f"which cannot be read: {error.message}"
+        return ""
+
+    @cached_property
+    def _nothing_kept(self) -> tuple[Evidence, ...]:
+        """That kvStore is empty: that is a loss only if a group consumes by POP, since brokers make it in any case."""
+        path = self._store.layout.root / KV_STORE
         elsewhere = any(topic.startswith(_OF_POP) for topic in self._store.topics)
-        return "" if elsewhere or has_rows(path) else "which is empty"
+        if elsewhere or self._not_read or not list_entries(path) or has_rows(path):
+            return ()
+        return (Evidence(f"{_MAY_HAVE_IT}, which is empty", KV_STORE),)
 
     def family(self, family: Family) -> Trace:
         """Return the answer about a message that has records."""
@@ -183,7 +195,8 @@ class _Tracer:
             of_group,
             self._settled,
             self._question.subscription,
-            (*self._not_read, *lost),
+            self._not_read,
+            (*self._nothing_kept, *lost),
         )
         found = self._answer(family, chosen or family.records[-1])
         found.events = events

@@ -46,7 +46,8 @@ class Known:
     unit: of the judged place. waiting: why the message is not in its topic, or None. gone: why its record cannot be
     read, or None. superseded: why compaction replaced it, or None. pops: group → the times that it was given the
     message, the newest last. settled: the queues are as far as the log, so an offset behind a queue's end is really
-    ahead. asked: the subscription that the operator gave. not_read: where more about groups is kept, unread.
+    ahead. asked: the subscription that the operator gave. not_read: where more about groups is kept, unread. perhaps:
+    what may have been more about those that consume by POP; it says nothing of others.
     """
 
     family: Family | None
@@ -60,11 +61,21 @@ class Known:
     settled: bool = False
     asked: Subscription | None = None
     not_read: tuple[Evidence, ...] = ()
+    perhaps: tuple[Evidence, ...] = ()
 
     @property
     def message(self) -> Message | None:
         """The judged record."""
         return self.family.chosen if self.family is not None else None
+
+    def pops_it(self, group: str) -> bool:
+        """Whether the group is known to consume the message's topic by POP."""
+        topic = self.place.topic if self.family is None else self.family.place.topic
+        return group in self.pops or (group, topic) in self.groups.pops
+
+    def more(self, group: str) -> tuple[Evidence, ...]:
+        """Return what may have told more about the group, and was not read."""
+        return (*self.not_read, *self.perhaps) if self.pops_it(group) else self.not_read
 
 
 def judge(known: Known, group: str) -> Judgement:
@@ -81,7 +92,7 @@ def judge(known: Known, group: str) -> Judgement:
         or _filtered(known, group)
         or _unless_by_tag(known, group, _set_back(known, group) or _waiting(known, group))
     )
-    more = known.not_read if found.verdict in (DeliveryVerdict.PASSED, DeliveryVerdict.UNKNOWN) else ()
+    more = known.more(group) if found.verdict in (DeliveryVerdict.PASSED, DeliveryVerdict.UNKNOWN) else ()
     return found.with_evidence(*_offset_facts(known, group), *more)
 
 
@@ -213,8 +224,7 @@ def _passed(known: Known, group: str) -> Judgement | None:
 
 def _beyond(known: Known, group: str, reason: str, evidence: tuple[Evidence, ...]) -> Judgement:
     """The group's offset is past it. For POP this shows that a consumer was given it, not what became of it."""
-    topic = known.place.topic if known.family is None else known.family.place.topic
-    if known.not_read and (group, topic) in known.groups.pops:
+    if known.pops_it(group) and known.more(group):
         reason = "a consumer got it (POP); what is left of this store does not tell whether it was acknowledged"
         return Judgement(DeliveryVerdict.UNKNOWN, reason, evidence)
     return Judgement(DeliveryVerdict.PASSED, reason, evidence)

@@ -95,6 +95,17 @@ def test_what_an_offset_says_of_pop_with_a_database_that_has_lost_something(
     assert any(fact in one.fact for one in judged.evidence)
 
 
+def test_an_empty_database_of_pop_says_nothing_of_other_groups(root: Path, tmp_path: Path) -> None:
+    """A broker with the option makes one that stays empty if nobody consumes by POP."""
+    offsets(root, g={"orders": {0: 2}})
+    (unpack("5.5.0-rocksdb-killed", tmp_path / "other") / "config/consumerOffsets").rename(root / "kvStore")
+    empty(root / "kvStore")
+    judged = whole(k1(root, group="g"), "g").judgement
+    assert judged.verdict is DeliveryVerdict.PASSED
+    assert not [fact for fact in judged.evidence if "POP" in fact.fact]
+    assert not [fact for fact in whole(k1(root, group="h"), "h").judgement.evidence if "POP" in fact.fact]
+
+
 def test_no_offset_says_nothing(root: Path) -> None:
     assert of_g(root)[0] is DeliveryVerdict.UNKNOWN
     offsets(root, g={"orders": {1: 7}}, h={"payments": {0: 1}})
