@@ -166,6 +166,18 @@ class DatabaseLoss(NamedTuple):
         return f"{self.text}; {self.manifest} beside it names all its tables" if self.manifest else self.text
 
 
+class CutShort(NamedTuple):
+    """The end of the last write-ahead log of a RocksDB, inside an entry: what a kill or a power loss leaves."""
+
+    log: str
+    position: int
+
+    @property
+    def text(self) -> str:
+        """Where that is."""
+        return f"its write-ahead log {self.log} is cut short at {self.position}"
+
+
 class _DatabaseFiles(NamedTuple):
     """The files of a RocksDB. tables: number → size in bytes. logs: number → path. manifests: names, newest first."""
 
@@ -206,12 +218,18 @@ def database_loss(path: Path) -> DatabaseLoss | None:
     CURRENT names the MANIFEST to which the tables and logs belong, and what is in no table is in the logs. A torn end
     of the last log is what a kill leaves.
     """
+    found = loss_or_cut(path)
+    return found if isinstance(found, DatabaseLoss) else None
+
+
+def loss_or_cut(path: Path) -> DatabaseLoss | CutShort | None:
+    """`database_loss`; if that is None, where the last write-ahead log is cut short."""
     with suppress(StoreError):  # the library reports a file that the disk does not give
         return _loss_of(path) if path.is_dir() else None
     return None
 
 
-def _loss_of(path: Path) -> DatabaseLoss | None:
+def _loss_of(path: Path) -> DatabaseLoss | CutShort | None:
     files, named = _DatabaseFiles.of(path), named_manifest(path)
     own = manifest_of(log_windows(path / named)) if named in files.manifests else None
     if own is not None and files.fit(own):
@@ -237,7 +255,7 @@ def _loss_of(path: Path) -> DatabaseLoss | None:
     return DatabaseLoss(text, sure=bool(younger))  # a log may be empty
 
 
-def _loss_of_logs(files: _DatabaseFiles, manifest: ManifestContent) -> DatabaseLoss | None:
+def _loss_of_logs(files: _DatabaseFiles, manifest: ManifestContent) -> DatabaseLoss | CutShort | None:
     """The loss of entries in a MANIFEST's logs, behind damage or where a log is cut short; None if there is none."""
     for number, path in sorted(files.logs.items()):
         if number < manifest.first_log:
@@ -245,20 +263,11 @@ def _loss_of_logs(files: _DatabaseFiles, manifest: ManifestContent) -> DatabaseL
         found = read_log(log_windows(path), keep=False)
         if found.damaged is not None:
             return DatabaseLoss(f"its write-ahead log {path.name} is damaged at {found.damaged}, {_NOT_READ}")
-        if found.torn is not None and number != max(files.logs):
-            return DatabaseLoss(f"its write-ahead log {path.name} is cut short at {found.torn}, {_NOT_READ}")
+        if found.torn is None:
+            continue
+        cut = CutShort(path.name, found.torn)
+        return cut if number == max(files.logs) else DatabaseLoss(f"{cut.text}, {_NOT_READ}")
     return None
 
 
 _NOT_READ = "and is not read from there on"
-
-
-def cut_short(path: Path) -> str:
-    """Where the last write-ahead log of a RocksDB ends inside an entry, as a power loss leaves it; "" if it does not.
-
-    Raises StoreError.
-    """
-    logs = _DatabaseFiles.of(path).logs
-    last = logs.get(max(logs, default=-1))
-    torn = None if last is None else read_log(log_windows(last), keep=False).torn
-    return "" if last is None or torn is None else f"its write-ahead log {last.name} is cut short at {torn}"

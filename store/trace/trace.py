@@ -24,7 +24,7 @@ from ..errors import StoreError
 from ..findings.next_commands import NOTHING_GIVEN, Given, command
 from ..log.message import Message
 from ..queues.rocksdb import is_rocksdb, readable
-from ..queues.rocksdb_copy import cut_short, database_loss
+from ..queues.rocksdb_copy import loss_or_cut
 from ..search.store import Note, StoreReader
 from ..settings.rocksdb import has_rows, read_whole
 from ..start.config_load import DELAYS, TOPICS
@@ -147,11 +147,9 @@ class _Tracer:
         if not (is_rocksdb(path) and readable()):
             return "which was not read"
         try:
-            if holder(self._store.layout.lock) is None:  # the files of a running broker come and go
-                if loss := database_loss(path):
-                    return f"which is not whole: {loss.text}"
-                if torn := cut_short(path):
-                    return f"which is not whole: {torn}"
+            still = holder(self._store.layout.lock) is None  # the files of a running broker come and go
+            if still and (found := loss_or_cut(path)):
+                return f"which is not whole: {found.text}"
             read_whole(path)
         except StoreError as error:
             return f"which cannot be read: {error.message}"

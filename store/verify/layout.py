@@ -9,7 +9,6 @@ import shlex
 import stat
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -36,12 +35,12 @@ from ..disk.layout import (
     was_rocksdb,
 )
 from ..disk.lock import holder
-from ..errors import Missing, NoSpace, StoreError, Unreadable, Unsupported, broken_link
+from ..errors import Missing, NoSpace, Unreadable, Unsupported, broken_link
 from ..findings.catalogue import Severity
 from ..findings.next_commands import ALL, RECOVER
 from ..log.batch import Extent, ExtentKind
 from ..log.scan import LogItems
-from ..queues.rocksdb_copy import cut_short, database_loss
+from ..queues.rocksdb_copy import CutShort, loss_or_cut
 from ..session.journal import barriers_left
 from ..settings.rocksdb import has_rows, read_whole
 from ..start.config_load import config_rules, request_modes
@@ -487,10 +486,10 @@ def databases_of_messages(context: VerifyContext) -> None:
         if not list_entries(path):  # a broker makes one in an empty directory, too
             _report_missing_database(context, path, used)
             continue
-        loss = None if context.live else database_loss(path)
-        if loss is None and used and name == KV_STORE and not context.live:
-            _report_cut_kv_store(context, path, *used)
-        if loss is None:
+        loss = None if context.live else loss_or_cut(path)
+        if loss is None or isinstance(loss, CutShort):
+            if used and name == KV_STORE and not context.live:
+                _report_cut_kv_store(context, path, loss, *used)
             _check_readable(context, path, bool(used), there)
             continue
         mend = ALL if loss.manifest else "" if loss.opens else None
@@ -530,15 +529,12 @@ def _report_missing_database(context: VerifyContext, path: Path, used: list[str]
         _report_lost_kv_store(context, path, *used)
 
 
-def _report_cut_kv_store(context: VerifyContext, path: Path, what: str) -> None:
+def _report_cut_kv_store(context: VerifyContext, path: Path, cut: CutShort | None, what: str) -> None:
     """Report that kvStore is empty where groups have consumed, or that its last entries are cut off."""
-    torn = ""
-    with suppress(StoreError):  # reading the RocksDB reports it
-        torn = cut_short(path)
     if not has_rows(path):
         _report_lost_kv_store(context, path, what, how="empty")
-    elif torn:
-        text = f"{torn}: what was written behind it of {what} is lost"
+    elif cut is not None:
+        text = f"{cut.text}: what was written behind it of {what} is lost"
         context.findings.add("I-014", os.fspath(path), text, severity=Severity.WARNING, repair="")
 
 

@@ -17,7 +17,7 @@ import rocksdict
 from mqstore.formats.rocksdb_consume_queue import UNIT, unit_key
 from mqstore.store.broker.snapshot import QueueId
 from mqstore.store.queues.rocksdb import RocksDb, RocksdbConsumeQueue
-from mqstore.store.queues.rocksdb_copy import CopiedQueues, DatabaseLoss, database_loss
+from mqstore.store.queues.rocksdb_copy import CopiedQueues, CutShort, DatabaseLoss, database_loss, loss_or_cut
 from mqstore.store.queues.rocksdb_write import table_options
 from mqstore.store.queues.units import UNIT_DTYPE
 
@@ -177,6 +177,7 @@ def test_an_end_that_is_cut_is_what_a_kill_leaves(topics: Path) -> None:
     log = topics / "000010.log"
     cut(log, 500)
     assert database_loss(topics) is None
+    assert loss_or_cut(topics) == CutShort(log.name, 451)
     (topics / "000011.log").touch()
     assert lost(topics).text.startswith("its write-ahead log 000010.log is cut short at 451")
 
