@@ -167,10 +167,14 @@ class DatabaseLoss(NamedTuple):
 
 
 class CutShort(NamedTuple):
-    """The end of the last write-ahead log of a RocksDB, inside an entry: what a kill or a power loss leaves."""
+    """The end of the last write-ahead log of a RocksDB, inside an entry: what a kill or a power loss leaves.
+
+    all: nothing is left of the RocksDB: the log is cut at its first entry, or all zeros, and nothing is beside it.
+    """
 
     log: str
     position: int
+    all: bool = False
 
     @property
     def text(self) -> str:
@@ -265,7 +269,8 @@ def _loss_of_logs(files: _DatabaseFiles, manifest: ManifestContent) -> DatabaseL
             return DatabaseLoss(f"its write-ahead log {path.name} is damaged at {found.damaged}, {_NOT_READ}")
         if found.torn is None:
             continue
-        cut = CutShort(path.name, found.torn)
+        alone = len(files.logs) == 1 and not files.tables
+        cut = CutShort(path.name, found.torn, alone and found.torn == 0)
         return cut if number == max(files.logs) else DatabaseLoss(f"{cut.text}, {_NOT_READ}")
     return None
 

@@ -531,15 +531,16 @@ def _report_missing_database(context: VerifyContext, path: Path, used: list[str]
 
 def _report_cut_kv_store(context: VerifyContext, path: Path, cut: CutShort | None, what: str) -> None:
     """Report that kvStore is empty where groups have consumed, or that its last entries are cut off."""
-    if not has_rows(path):
-        _report_lost_kv_store(context, path, what, how="empty")
-    elif cut is not None:
+    empty = "empty" if not has_rows(path) else f"empty ({cut.text})" if cut is not None and cut.all else ""
+    if empty and _report_lost_kv_store(context, path, what, empty):
+        return
+    if cut is not None:
         text = f"{cut.text}: what was written behind it of {what} is lost"
         context.findings.add("I-014", os.fspath(path), text, severity=Severity.WARNING, repair="")
 
 
-def _report_lost_kv_store(context: VerifyContext, path: Path, what: str, how: str = "missing") -> None:
-    """Report that kvStore is missing where groups have consumed, or empty where that is sure.
+def _report_lost_kv_store(context: VerifyContext, path: Path, what: str, how: str = "missing") -> bool:
+    """Report that kvStore is missing where groups have consumed, or empty where that is sure; return whether it was.
 
     A broker makes it at its first start with its option, and has no check points in its own topics from then on: if
     those have none, a group that consumes by POP, or has read its retries of POP, had its check points in kvStore.
@@ -548,18 +549,21 @@ def _report_lost_kv_store(context: VerifyContext, path: Path, what: str, how: st
     reached = {(group, q.topic) for q, offsets in context.progress.items() for group, n in offsets.items() if n > 0}
     rules = config_rules(context.profile)
     if not rules.databases or all(is_system_group(group) for group, _ in reached):  # 5.1 has no such option
-        return
+        return False
     modes = request_modes(context.store.layout, rules)
     retries = any(topic.startswith((f"{RETRY_PREFIX}{group}_", f"{RETRY_PREFIX}{group}+")) for group, topic in reached)
     own = any(queue.topic == TIMER_TOPIC or queue.topic.startswith(REVIVE_TOPIC) for queue in context.store.queues)
     if not own and (retries or any(modes.get(key, "").upper() == POP for key in reached)):
         text = f"it is {how}, and it held {what}"
-        sure = how == "missing" or context.crashed  # a broker that started since has made a new one
+        sure = how != "empty" or context.crashed  # a broker that started since has made a new one
         level = Severity.ERROR if sure else Severity.WARNING
         context.findings.add("I-014", os.fspath(path), text, severity=level, repair="")
     elif how == "missing":
         text = f"it is missing: if a broker ran with {KV_OPTION} before, it held {what}"
         context.findings.add("I-014", os.fspath(path), text, repair="")
+    else:
+        return False
+    return True
 
 
 def _check_readable(context: VerifyContext, path: Path, used: bool, there: str) -> None:

@@ -211,10 +211,17 @@ def test_kv_store_that_has_lost_its_log_or_the_end_of_it(tmp_path: Path) -> None
     (log,) = (root / "kvStore").glob("*.log")
     os.truncate(log, log.stat().st_size - 1)
     assert severities(root, option) == [Severity.WARNING]
+    log.write_bytes(bytes(log.stat().st_size))
+    assert severities(root, option) == [Severity.ERROR], "no broker makes such a one"
     os.truncate(log, 0)
     assert severities(root, option) == [Severity.WARNING]
     (root / "abort").touch()
     assert severities(root, option) == [Severity.ERROR]
+    log.write_bytes(bytes(99))
+    assert severities(root, option) == [Severity.ERROR]
+    (root / "config" / "messageRequestMode.json").write_text("{}")
+    assert severities(root, option) == [Severity.WARNING], "who consumed by POP is not known"
+    (root / "config" / "messageRequestMode.json").write_text(json.dumps(modes))
     log.unlink()
     assert severities(root) == [Severity.WARNING]
     assert severities(root, option) == [Severity.ERROR]
