@@ -216,7 +216,7 @@ def test_a_record_without_unit_is_told_of_where_it_is_asked_for(tmp_path: Path) 
             ({"selection": Selection(TOPIC, 0, times=TimeRange(until_ms=1))}, []),
         ):
             said: list[str] = []
-            asked = {"selection": Selection(TOPIC, 0), **more}
+            asked: dict[str, Any] = {"selection": Selection(TOPIC, 0), **more}
             list(find(store, **asked, note=said.append))
             assert said == told, more
 
