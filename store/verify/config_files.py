@@ -1,4 +1,4 @@
-"""Checks of the files and databases of `config/`: whether they can be read, and what lies beside (I-140 … I-156).
+"""Checks of files and databases of `config/`: whether they can be read, and what lies beside (I-140 … I-156, I-189).
 
 `ConfigTables` has the tables as a broker reads them: the file, else its .bak, else a RocksDB. I-140 and I-141 report
 what cannot be parsed; I-156 reports what a start does with a table that is missing or has another shape. Whether a
@@ -21,7 +21,7 @@ from ...formats.kinds import KINDS, Syntax
 from ...formats.message_properties import RETRY_PREFIX
 from ...formats.rocksdb_config import FORBIDDEN, KV_DATA_VERSION
 from ..broker.snapshot import QueueId
-from ..broker.system_topics import is_system_topic
+from ..broker.system_topics import HALF_TOPIC, OP_TOPIC, is_system_topic
 from ..counted import counted, listed
 from ..disk.files import is_of_session
 from ..errors import Missing, StoreError, Unsupported
@@ -32,8 +32,17 @@ from ..search.log_search import never_delivered
 from ..settings.parse import is_int
 from ..settings.read import BACKUP, FILES, TEMPORARY, ConfigFile, backup_note, read_config_file
 from ..settings.rocksdb import ConfigForm, InForce, in_force, read_entries
-from ..start.config import ConfigFileStart, ConfigStart, config_start
-from ..start.config_load import STATISTICS, TIMER_CHECK, TIMERS, LoadAction, config_rules, in_databases, load_table
+from ..start.config import ConfigFileStart, ConfigStart, config_start, files_in_use
+from ..start.config_load import (
+    OFFSETS,
+    STATISTICS,
+    TIMER_CHECK,
+    TIMERS,
+    LoadAction,
+    config_rules,
+    in_databases,
+    load_table,
+)
 from .context import VerifyContext, need_whole
 from .queue_state import queue_bounds
 from .register import Once, after, before
@@ -419,3 +428,19 @@ def _fault_of(file: ConfigFileStart, start: ConfigStart, *, missing: bool) -> tu
         backup = "and so is its .bak" if missing else "nor is its .bak"
         return f"{what}, {backup}: a broker begins with an empty table", Severity.ERROR
     return None if missing else (f"{what}; a broker begins with an empty table", harmless)
+
+
+@after("I-189")
+def positions_of_transactions(context: VerifyContext) -> None:
+    """Check that the broker's offset is behind each settled half message, and not behind others."""
+    scope, store = context.scope, context.store
+    asked = scope.topic in (None, HALF_TOPIC, OP_TOPIC) and not scope.quick
+    if context.live or not asked or not context.log.complete or not store.queues.has_topic(HALF_TOPIC):
+        return
+    from ..inspect.transactions import stored_positions, transaction_queues  # only needed with transactions
+
+    queues = transaction_queues(store)
+    for text in queues.told(stored_positions(store)) if queues else ():
+        database = in_force(store.layout.config, store.config).databases.get(OFFSETS)
+        path = database or store.layout.config / files_in_use(store.layout, (OFFSETS,))[0]
+        context.findings.add("I-189", os.fspath(path), text, repair="" if database else None)

@@ -1,4 +1,4 @@
-"""Checks of the broker's own topics and of special bodies (I-014, I-039, I-044 … I-049, I-057, I-189)."""
+"""Checks of the broker's own topics and of special bodies (I-014, I-039, I-044 … I-049, I-057)."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ from ..queues.rocksdb import is_rocksdb
 from ..search.store import silent
 from ..settings.options import options_of
 from ..settings.read import read_pop
-from ..settings.rocksdb import in_force, transactions_kept
-from ..start.config import delay_progress, files_in_use
-from ..start.config_load import OFFSETS, config_rules
+from ..settings.rocksdb import transactions_kept
+from ..start.config import delay_progress
+from ..start.config_load import config_rules
 from .context import Mergeable, Records, VerifyContext, add_rows
 from .register import after, of_records
 
@@ -259,22 +259,6 @@ def commits(context: VerifyContext, records: Records) -> None:
     for at in np.flatnonzero(~known_ones).tolist():
         text = f"committed, but there is no half message at {named[at]}"
         _report_record(context, records, "I-047", int(rows[at]), text)
-
-
-@after("I-189")
-def positions_of_transactions(context: VerifyContext) -> None:
-    """Check that the broker's offset is behind each settled half message, and not behind others."""
-    scope, store = context.scope, context.store
-    asked = scope.topic in (None, HALF_TOPIC, OP_TOPIC) and not scope.quick
-    if context.live or not asked or not context.log.complete or not store.queues.has_topic(HALF_TOPIC):
-        return
-    from ..inspect.transactions import stored_positions, transaction_queues  # only needed with transactions
-
-    queues = transaction_queues(store)
-    for text in queues.told(stored_positions(store)) if queues else ():
-        database = in_force(store.layout.config, store.config).databases.get(OFFSETS)
-        path = database or store.layout.config / files_in_use(store.layout, (OFFSETS,))[0]
-        context.findings.add("I-189", os.fspath(path), text, repair="" if database else None)
 
 
 @after("I-014")

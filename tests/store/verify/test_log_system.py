@@ -10,8 +10,7 @@ import pytest
 from mqstore.formats.message_properties import format_properties
 from mqstore.formats.pop import CHECK_POINT_TAG, REVIVE_GROUP, REVIVE_TOPIC
 from mqstore.formats.sys_flag import SysFlag
-from mqstore.store.broker.system_topics import TRANSACTION_POSITIONS
-from mqstore.store.broker.topics import dumps, loads
+from mqstore.store.broker.topics import dumps
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.log.message import MAX_BODY_BYTES, pack
@@ -106,38 +105,6 @@ def test_a_body_that_is_longer_than_what_is_looked_at_is_no_damage(tmp_path: Pat
     wrapped = format_properties({"INNER_NUM": "2", "INNER_BASE": "0"})
     batch = NewMessage(b"orders", body, sys_flag=flags | int(SysFlag.INNER_BATCH), properties=wrapped)
     assert told(written(tmp_path / "batch", [batch]), "I-044") == []
-
-
-def test_positions_of_transactions_that_contradict_them(tmp_path: Path) -> None:
-    """Two are open, from queue offset 21 on, and the op records decide such as lie in front of that."""
-    root = stores.unpack("4.9.7-clean", tmp_path)
-    path = root / "config" / "consumerOffset.json"
-    content = loads(path.read_text())
-    for half, op, wrong in (
-        (21, 10, ""),
-        (11, 0, ""),
-        (25, 10, "2 open transactions lie before the position 25 "),
-        (11, 10, "3 decided transactions lie behind the position 11 "),
-    ):
-        positions = dict(zip(TRANSACTION_POSITIONS, ({0: half}, {0: op}), strict=True))
-        path.write_text(dumps({**content, "offsetTable": content["offsetTable"] | positions}))
-        found = [finding.message for finding in verify(root).findings if finding.code == "I-189"]
-        assert len(found) == bool(wrong) and all(text.startswith(wrong) for text in found)
-
-
-@pytest.mark.parametrize("command", ["recover", "repair"])
-def test_what_a_killed_broker_had_passed_is_not_judged_once_it_is_mended(command: str, tmp_path: Path) -> None:
-    """Before, nobody says anything of positions that contradict the queues: nor does anybody afterwards."""
-    root = stores.unpack("4.9.7-clean", tmp_path)
-    path = root / "config" / "consumerOffset.json"
-    content = loads(path.read_text())
-    positions = dict(zip(TRANSACTION_POSITIONS, ({0: 11}, {0: 10}), strict=True))
-    path.write_text(dumps({**content, "offsetTable": content["offsetTable"] | positions}))
-    path.with_name("consumerOffset.json.bak").unlink(missing_ok=True)
-    (root / "abort").touch()
-    done = run_here([command, str(root), *(["--all"] if command == "repair" else []), "--apply", "--yes"])
-    assert "A broker can be started." in done.stdout, done
-    assert not run_here(["verify", str(root)]).code and "Nothing to do." in run_here(["recover", str(root)]).stdout
 
 
 @pytest.mark.parametrize(
