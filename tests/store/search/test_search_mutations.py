@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import random
 import shutil
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -80,7 +81,7 @@ class Asked:
             selection = Selection(topic=topic)
             self._hold(lambda: search_queues(opened, selection, Slice(), ignore), topic)
             time_ms = chance.choice(list(self.known.values()))["store_timestamp"]
-            with contextlib.suppress(NotFound):
+            with contextlib.suppress(NotFound), warnings.catch_warnings(action="ignore", category=UserWarning):
                 assert opened.offset_at(topic, queue_id, time_ms) >= 0
             for key in KEYS:
                 found = self._hold(lambda: search_key(opened, Selection(key=key), note=ignore))  # noqa: B023
