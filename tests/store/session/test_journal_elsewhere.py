@@ -28,7 +28,7 @@ from mqstore.store.session.undo import purge, session_to_undo, undo, use_journal
 
 from ...recovery_cases import CONFIG
 from ..put.faults import CountingFiles, Killed, KilledFiles
-from ..recover.recovered import content, planned, recover, times
+from ..recover.recovered import Content, content, planned, recover, times
 
 VERSION = "5.3.3"
 
@@ -165,6 +165,19 @@ def test_journals_of_several_stores(root: Path, place: Path, tmp_path: Path) -> 
         session_to_undo(layout_of(other, place))
 
 
+def undone(layout: Layout, before: Content, then: dict[str, tuple[int, int]]) -> tuple[Journal, Files]:
+    """Undo the session of a store that was moved, or whose journal was; all but the lock is as before."""
+    use_journal_of_moved(layout)
+    journal, files = session_to_undo(layout), Files()
+    assert journal is not None
+    confine(files, layout)
+    undo(layout, journal, files)
+    found = content(layout.root)
+    assert {**found, "lock": None} == {**before, "lock": None}
+    assert times(layout.root) == then
+    return journal, files
+
+
 def test_a_store_that_was_moved_finds_its_journal(root: Path, place: Path, tmp_path: Path) -> None:
     """By the note in it. A copy of a store that is still there does not: the sessions are of that one."""
     before, then = content(root), times(root)
@@ -180,15 +193,7 @@ def test_a_store_that_was_moved_finds_its_journal(root: Path, place: Path, tmp_p
     with pytest.raises(NotFound, match=f"mqstore undo {moved} --list .*--journal {place}"):
         session_to_undo(layout_of(moved, None))
     layout = layout_of(moved, place)
-    use_journal_of_moved(layout)
-    journal, files = session_to_undo(layout), Files()
-    assert journal is not None
-    confine(files, layout)
-    undo(layout, journal, files)
-    after = content(moved)
-    after.pop("lock", None)
-    before.pop("lock", None)
-    assert (after, times(moved)) == (before, then)
+    journal, files = undone(layout, before, then)
     purge(layout, journal, files)
     assert not (moved / JOURNAL).exists()
 
@@ -209,15 +214,7 @@ def test_a_journal_whose_disk_is_mounted_elsewhere_now(
         with pytest.raises(NotFound, match=f"kept in {place}, which is not there: is a disk not mounted.*journal DIR"):
             session_to_undo(layout_of(root, named))
     layout = layout_of(root, now)
-    use_journal_of_moved(layout)
-    journal, files = session_to_undo(layout), Files()
-    assert journal is not None
-    confine(files, layout)
-    undo(layout, journal, files)
-    after = content(root)
-    after.pop("lock", None)
-    before.pop("lock", None)
-    assert (after, times(root)) == (before, then)
+    journal, files = undone(layout, before, then)
     with pytest.raises(NotFound) as error:
         session_to_undo(layout)
     assert error.value.hint == ""
