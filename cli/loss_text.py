@@ -72,8 +72,8 @@ def timer_lines(found: Recovery) -> list[str]:
         lines = ["", f"{lost} would be lost: they are older than the part that is indexed again (B19)."]
     if again := found.prediction.delayed_again:
         delayed = counted(again, "delayed message", form=",")
-        was = "was" if again == 1 else "were"
-        lines += ["", f"{delayed} would be delivered again: delayOffset.json does not have that they {was} delivered."]
+        they = "it was" if again == 1 else "they were"
+        lines += ["", f"{delayed} would be delivered again: delayOffset.json does not have that {they} delivered."]
     if timers is None or timers.harmless:
         return lines
     why = f" ({', '.join(timers.bugs)})" if timers.bugs else ""

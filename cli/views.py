@@ -55,9 +55,7 @@ def _view(name: str, store: StoreReader, now_ms: int, note: Callable[[str], None
 
 def _delays_text(record: Record, common: Common) -> Iterator[str]:
     yield f"delays: {record['pending']:,} pending, {record['overdue']:,} of them overdue"
-    if record["again"]:
-        when = "would be delivered once too often if the broker were killed now"
-        yield f"  {record['again']:,} {when if record['live'] else 'will be delivered once too often'}"
+    yield from _again(record)
     for row in record["levels"]:
         wait = "unknown" if row["delay_ms"] is None else f"{row['delay_ms'] / 1000:g} s"
         first, last = row["first_deliver_timestamp"], row["last_deliver_timestamp"]
@@ -73,14 +71,19 @@ def _delays_text(record: Record, common: Common) -> Iterator[str]:
         )
 
 
+def _again(record: Record) -> Iterator[str]:
+    """What is delivered already and comes again, of delay levels or timers."""
+    if record["again"]:
+        when = "would be delivered once too often if the broker were killed now"
+        yield f"  {record['again']:,} {when if record['live'] else 'will be delivered once too often'}"
+
+
 def _timers_text(record: Record, common: Common) -> Iterator[str]:
     counts = ", ".join(f"{record[state]:,} {state}" for state in _TIMER_STATES)
     where = " (in RocksDB)" if record["engine"] == "rocksdb" else ""
     yield f"timers{where}: {counts}; {record['overdue']:,} overdue at {_time(record['now'], common)}"
     rows, live = record["timers"], record["live"]
-    if record["again"]:
-        when = "would be delivered once too often if the broker were killed now"
-        yield f"  {record['again']:,} {when if live else 'will be delivered once too often'}"
+    yield from _again(record)
     if live:
         rows = [row | {"again": False} for row in rows]
     if rows:

@@ -5,15 +5,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...formats.delay_offset import FILE as DELAY_FILE
-from ...formats.derive.ragged import Ints
+from ...formats.derive.ragged import Flags, Ints
+from ...formats.digest_columns import Digests, digest_column, mixed
 from ...formats.hashing import utf8
 from ...formats.message_properties import REAL_TOPIC, UNIQ_KEY
 from ...formats.property_columns import PropertyItems
@@ -21,6 +22,7 @@ from ..broker.dispatch import dispatch
 from ..broker.dispatch_record import OWN_QUEUES
 from ..broker.profiles import profile_of
 from ..broker.system_topics import CHECKED_TOO_OFTEN, DEAD_LETTER_PREFIX, SCHEDULE_TOPIC
+from ..columns import rows_of
 from ..counted import counted
 from ..disk.lock import holder
 from ..errors import StoreError
@@ -182,7 +184,7 @@ class Level:
 
     def add(self, offsets: Ints, due: Ints | None, now_ms: int, again: Ints) -> None:
         """Count messages of the level by queue offset and deliver time; due: None if no broker delivers them. again:
-        offsets of `delivered_again`.
+        offsets of `delayed_again`.
         """
         pending = offsets >= (self.delivered or 0)
         repeated = pending & np.isin(offsets, again)
@@ -232,14 +234,14 @@ def delays(store: StoreReader, now_ms: int, note: Note) -> Delays:
     waits = dict(enumerate(options.delay_levels.value, 1))
     progress = delays_passed(store)
     if progress is None:
-        note(f"{DELAY_FILE} cannot be read: all messages of the delay levels are shown as pending")
+        note(f"{DELAY_FILE} cannot be read: the delay levels are counted from their beginning")
         progress = {}
     if pending := {} if store.in_use else never_delivered(store, progress):
         late = f"due after the end of the log, of level {', '.join(map(str, pending))}"
         note(f"{DELAY_FILE} counts messages as delivered that are {late}: they are shown as pending")
         progress = {**progress, **pending}
     levels: dict[int, Level] = {}
-    again = delivered_again(store, progress)
+    again = delayed_again(store, progress)
     for batch in topic_records(store, SCHEDULE_TOPIC, note):
         queue_ids = batch.columns.ints("queue_id")
         offsets = batch.columns.ints("queue_offset").astype(np.int64)
@@ -252,69 +254,112 @@ def delays(store: StoreReader, now_ms: int, note: Note) -> Delays:
     return Delays(now_ms, store.in_use, [levels[number] for number in sorted(levels)])
 
 
-_Copied = tuple[bytes, bytes, int]
-"""What a message that waits and its delivered copy have in common: unique key, topic, number of retries."""
+def messages_delayed_again(store: StoreReader) -> int:
+    """Return how many messages of delay levels a start delivers again. Raises Unreadable."""
+    return sum(map(len, delayed_again(store, delays_passed(store) or {}).values()))
 
 
-def delivered_again(store: StoreReader, progress: Mapping[int, int]) -> dict[int, Ints]:
+def delayed_again(store: StoreReader, progress: Mapping[int, int]) -> dict[int, Ints]:
     """By delay level, the queue offsets of messages that `progress` does not count as delivered although the log has
-    the delivered copy: brokers write delayOffset.json every ten seconds. Raises Unreadable.
+    the delivered copy: brokers write delayOffset.json every ten seconds. A slave delivers nothing. Raises Unreadable.
 
-    progress: by delay level, the next queue offset to deliver; nothing is looked for if it is empty.
+    progress: by delay level, the next queue offset to deliver; a level that it does not have begins at 0.
     """
-    waiting: dict[_Copied, list[tuple[int, int, int]]] = {}
-    newest_ms = store.log_end.store_timestamp if progress and store.has_log else None
-    if newest_ms is None:
+    newest_ms = store.log_end.store_timestamp if store.has_log else None
+    if newest_ms is None or store.layout.broker_config.is_slave:
         return {}
-    first_ms = newest_ms
+    parts, first_ms = list[_Waiting](), newest_ms
+    for batch, due in _undelivered(store, progress, newest_ms):
+        rows, number, _ = _with_real_topic(batch)
+        position, queue_id, offset = (
+            column.astype(np.int64)[rows]
+            for column in (batch.position, batch.columns.ints("queue_id"), batch.columns.ints("queue_offset"))
+        )
+        parts.append(_Waiting(number, position, queue_id + 1, offset))
+        first_ms = min(first_ms, int(due.min()))
+    if not sum(len(part.number) for part in parts):
+        return {}
+    waiting = _Waiting(*map(np.concatenate, zip(*parts, strict=True)))
+    known = np.unique(waiting.number)
+    first = max(int(waiting.position.min()), time_bounds(store, TimeRange(first_ms)).start)
+    copies = [(np.empty(0, np.uint64), np.empty(0, np.int64))]
+    for batch in store.good_records(first):
+        rows, number, delivered = _with_real_topic(batch)
+        delivered &= rows_of(known, number)[1]
+        copies.append((number[delivered], batch.position[rows[delivered]]))
+    number, position = map(np.concatenate, zip(*copies, strict=True))
+    _, mine, copy = np.intersect1d(
+        _numbered(waiting.number, waiting.position), _numbered(number, position), return_indices=True
+    )
+    mine = mine[position[copy] > waiting.position[mine]]
+    return {
+        level: waiting.offset[mine[waiting.level[mine] == level]] for level in np.unique(waiting.level[mine]).tolist()
+    }
+
+
+class _Waiting(NamedTuple):
+    """Messages of delay levels; number: of `_with_real_topic`."""
+
+    number: Digests
+    position: Ints
+    level: Ints
+    offset: Ints
+
+
+def _undelivered(store: StoreReader, progress: Mapping[int, int], newest_ms: int) -> Iterator[tuple[Batch, Ints]]:
+    """Yield the messages that are due by `newest_ms` and not delivered according to `progress`, and when each is due.
+
+    The log is scanned if the queues do not name all of them.
+    """
+    found = scanned(store, SCHEDULE_TOPIC)
+    if not lacking(store, SCHEDULE_TOPIC):
+        found = _of_levels(store, progress, newest_ms)
+    for batch in found:
+        queue_ids, passed = batch.columns.ints("queue_id"), np.zeros(len(batch), np.int64)
+        for queue_id in np.unique(queue_ids).tolist():
+            passed[queue_ids == queue_id] = progress.get(queue_id + 1, 0)
+        due = due_times(store, batch, newest_ms)
+        rows = np.flatnonzero((batch.columns.ints("queue_offset").astype(np.int64) >= passed) & (due <= newest_ms))
+        if len(rows):
+            yield batch.take(rows), due[rows]
+
+
+def _of_levels(store: StoreReader, progress: Mapping[int, int], newest_ms: int) -> Iterator[Batch]:
+    """Yield the records that units of the delay levels name, from `progress` on, as long as they are due by then."""
     for directory in store.queues.of_topic(SCHEDULE_TOPIC):
-        level = directory.queue_id + 1
         with store.queues.open(SCHEDULE_TOPIC, directory.queue_id) as queue:
-            begin, stop, due_ms = _due(store, queue, progress.get(level, 0), newest_ms)
-            first_ms = min(first_ms, due_ms)
+            ends = store.queue_summary(queue)
+            begin = stop = max(progress.get(directory.queue_id + 1, 0), ends.min_offset)
+            for number, units in queue.units(begin, ends.max_offset):
+                codes, known = tags_codes(units["tags_code"].astype(np.int64), store.layout, queue)
+                due = np.flatnonzero(known & is_valid(units) & (codes <= newest_ms))
+                if not len(due):
+                    break  # units are nearly in the order of their times
+                stop = number + int(due[-1]) + 1
             for window in of_queue(queue, begin, stop, log_end=store.log_end.position):
                 for _, batch in batches(store.log, window):
-                    for key, position, offset in _copied(batch):
-                        waiting.setdefault(key, []).append((position, level, offset))
-    if not waiting:
-        return {}
-    first = min(position for rows in waiting.values() for position, *_ in rows)
-    found: dict[int, list[int]] = {}
-    for batch in store.good_records(max(first, time_bounds(store, TimeRange(first_ms)).start)):
-        for key, position, _ in _copied(batch, waiting):
-            if (there := waiting[key]) and there[0][0] < position:
-                _, level, offset = there.pop(0)
-                found.setdefault(level, []).append(offset)
-    return {level: np.array(offsets, np.int64) for level, offsets in found.items()}
+                    yield batch.take(np.flatnonzero(batch.columns.ragged("topic").equals(utf8(SCHEDULE_TOPIC))))
 
 
-def _due(store: StoreReader, queue: ConsumeQueue, begin: int, newest_ms: int) -> tuple[int, int, int]:
-    """The units of a delay level from `begin` on that are due by the end of the log, as (begin, stop), and the time of
-    the first.
+def _with_real_topic(batch: Batch) -> tuple[Ints, Digests, Flags]:
+    """Return the rows of messages that wait for another topic, or have waited (a delivered copy keeps REAL_TOPIC); a
+    number for each, of what both have in common: unique key, topic, number of retries; and which are delivered copies.
     """
-    ends, first_ms = store.queue_summary(queue), newest_ms
-    begin = stop = max(begin, ends.min_offset)
-    for number, units in queue.units(begin, ends.max_offset):
-        codes, known = tags_codes(units["tags_code"].astype(np.int64), store.layout, queue)
-        due = np.flatnonzero(known & is_valid(units) & (codes <= newest_ms))
-        if not len(due):
-            break  # units are nearly in the order of their times
-        first_ms, stop = min(first_ms, int(codes[due].min())), number + int(due[-1]) + 1
-    return begin, stop, first_ms
+    items = PropertyItems(batch.columns.ragged("properties"))
+    real, key = items.find(REAL_TOPIC), items.find(UNIQ_KEY)
+    rows = np.flatnonzero((real.length > 0) & (key.length > 0))
+    topic = digest_column(real[rows])
+    number = mixed([digest_column(key[rows]), topic, batch.columns.ints("reconsume_times")[rows]])
+    return rows, number, digest_column(batch.columns.ragged("topic")[rows]) == topic
 
 
-def _copied(batch: Batch, wanted: Container[_Copied] | None = None) -> Iterator[tuple[_Copied, int, int]]:
-    """Yield what identifies a message that waits, or with `wanted` a delivered copy of one, its position and its queue
-    offset; without messages that have no unique key.
-    """
-    columns = batch.columns
-    items = PropertyItems(columns.ragged("properties"))
-    topics = columns.ragged("topic") if wanted is not None else items.find(REAL_TOPIC)
-    keys, retries = items.find(UNIQ_KEY).tolist(), columns.ints("reconsume_times").tolist()
-    places = zip(batch.position.tolist(), columns.ints("queue_offset").tolist(), strict=True)
-    for key, place in zip(zip(keys, topics.tolist(), retries, strict=True), places, strict=True):
-        if key[0] and (wanted is None or key in wanted):
-            yield key, *place
+def _numbered(number: Digests, position: Ints) -> Digests:
+    """Return a number for the first message of each number by position, another one for the second, and so on."""
+    order = np.lexsort((position, number))
+    begins = np.flatnonzero(np.append(True, number[order][1:] != number[order][:-1])[: len(order)])
+    found = np.empty(len(order), np.uint64)
+    found[order] = mixed([number[order], np.arange(len(order)) - np.repeat(begins, np.diff([*begins, len(order)]))])
+    return found
 
 
 def due_times(store: StoreReader, batch: Batch, now_ms: int) -> Ints:

@@ -37,7 +37,6 @@ from ..log.message import Mark
 from ..search.store import Note, StoreReader
 from ..timer.read import CUT, NO_NUMBER, NOWHERE, WINDOW_UNITS, TimerEntries, follow, is_in_place, timer_wheel
 from ..timer.wheel import Ticks
-from .own_topics import delays_passed, delivered_again
 
 if TYPE_CHECKING:
     from ..start.outcome import Outcome
@@ -187,9 +186,7 @@ def _timer_masks(batch: Batch) -> tuple[Flags, Flags, Flags]:
 
 @dataclass
 class DeliveredTimers:
-    """What a log shows of a timer: what waits, up to when it has delivered. All is read once, on demand. And what was
-    delivered by delay levels that do not know it.
-    """
+    """What a log shows of a timer: what waits, up to when it has delivered. All is read once, on demand."""
 
     store: StoreReader
     _from: dict[int, Scanned] = field(default_factory=dict, repr=False)
@@ -235,13 +232,6 @@ class DeliveredTimers:
         first = log.records(np.array([*begins], np.int64))
         older = (first.columns.ints("store_timestamp") < time_ms) & (first.position <= position)
         return max((begins[at] for at in first.position[older].tolist()), default=log.min_offset)
-
-    @cached_property
-    def delayed_again(self) -> int:
-        """How many messages of delay levels a master's start delivers again. Raises Unreadable."""
-        if self.store.layout.broker_config.is_slave:
-            return 0
-        return sum(map(len, delivered_again(self.store, delays_passed(self.store) or {}).values()))
 
     @cached_property
     def newest_ms(self) -> int:

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from ...formats.rocksdb import ManifestContent, manifest_of, read_log
-from ..broker.snapshot import DirectoryEntry, QueueId
+from ..broker.snapshot import DirectoryEntry, QueueId, list_entries
 from ..disk.file_queue import file_name
 from ..disk.layout import was_rocksdb
 from ..disk.temporary import temporary_files
@@ -231,6 +231,20 @@ def loss_or_cut(path: Path) -> DatabaseLoss | CutShort | None:
     with suppress(StoreError):  # the library reports a file that the disk does not give
         return _loss_of(path) if path.is_dir() else None
     return None
+
+
+def has_rows(path: Path) -> bool:
+    """Whether the RocksDB keeps anything: if the broker never wrote to it, it has no table and an empty log."""
+    return any(
+        entry.name.endswith(".sst") or (entry.name.endswith(".log") and entry.size) for entry in list_entries(path)
+    )
+
+
+def emptiness(path: Path, cut: DatabaseLoss | CutShort | None) -> str:
+    """Return how a RocksDB is empty, "" if it keeps anything. cut: of `loss_or_cut`."""
+    if not has_rows(path):
+        return "empty"
+    return f"empty ({cut.text})" if isinstance(cut, CutShort) and cut.all else ""
 
 
 def _loss_of(path: Path) -> DatabaseLoss | CutShort | None:

@@ -269,7 +269,7 @@ class Prediction:
     groups: GroupLoss = field(default_factory=lambda: GroupLoss({}))
     #: None without a timer.
     timers: TimerLoss | None = None
-    #: Messages of delay levels that were delivered after delayOffset.json was written.
+    #: Messages of delay levels that were delivered after delayOffset.json was written; 0 if no recovery was asked for.
     delayed_again: int = 0
     #: Of files that are deleted and rebuilt only in part.
     index_items_lost: int = 0
@@ -302,10 +302,10 @@ class Prediction:
         lost = (self.lost.messages, self.invisible.messages, self.unfired)
         return (not self.starts, *lost, self.forgets)
 
-    def with_config(self, config: ConfigStart) -> Prediction:
+    def with_config(self, config: ConfigStart, delayed_again: int) -> Prediction:
         """Return the prediction with the effect on config/: a broker that cannot load it does not start."""
         if not self.starts or not config.refuses:
-            return replace(self, config=config)
+            return replace(self, config=config, delayed_again=delayed_again if self.starts else 0)
         return replace(self, config=config, outcome="refuses", reason=config.refuses)
 
     def to_json(self) -> dict[str, Any]:
@@ -382,7 +382,6 @@ def prediction(
         invisible=Tally() if hangs else with_bugs(outcome, after.invisible),
         groups=groups,
         timers=timer_loss(outcome, now_ms, delivered),
-        delayed_again=0 if hangs else delivered.delayed_again,
         index_items_lost=index_items_lost(outcome),
     )
 

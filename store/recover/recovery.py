@@ -26,6 +26,7 @@ from ..errors import Refused
 from ..findings.findings import Finding
 from ..findings.next_commands import proposed
 from ..index.read import sizes_of
+from ..inspect.own_topics import messages_delayed_again
 from ..inspect.timer_records import DeliveredTimers
 from ..plan.database import opened_database
 from ..plan.fill import damaged_ranges
@@ -491,18 +492,17 @@ def _recovery(
 ) -> Recovery:
     layout = snapshot.layout
     interrupted = unfinished(layout.root, layout.journal)
-    predictions, plan_case = list[Prediction](), None
-    may_fail = list[Prediction]()
+    predictions, may_fail, plan_case = list[Prediction](), list[Prediction](), None
     with StoreReader(layout) as store:
         delivered = DeliveredTimers(store)  # reads what all starts need of the log once
-        undelivered = partial(never_delivered, store)
+        undelivered, again = partial(never_delivered, store), messages_delayed_again(store) if options.applicable else 0
         for outcome, after, groups in watched:
             case = case_of(CaseFacts(snapshot, outcome, after, plan, interrupted is not None))
             found = prediction(outcome, after, groups, case, options.made_ms, delivered)
             if sum(other.profile == outcome.profile for other, *_ in watched) > 1:
                 found = replace(found, race=outcome.commit.value)
             ends = queue_ends(found, plan, snapshot)
-            found = found.with_config(config_start(layout, outcome.profile, ends, undelivered))
+            found = found.with_config(config_start(layout, outcome.profile, ends, undelivered), again)
             (may_fail if _may_differ(outcome, watched) else predictions).append(found)
             if outcome.profile == main and plan_case is None:
                 plan_case = case

@@ -32,12 +32,12 @@ from ...formats.kinds import KINDS
 from ...formats.lmq_consumer_offset import LMQ_OFFSET_TABLE
 from ...formats.pop import KV_STATE
 from ...formats.rocksdb_config import FORBIDDEN, KV_DATA_VERSION
-from ..broker.snapshot import list_entries
 from ..broker.system_topics import LMQ_PREFIX
 from ..disk.broker_conf import CONFIG_V2, CONFIG_VERSION, ROCKSDB_STORE_TYPE
 from ..disk.layout import KV_STORE, Layout, was_rocksdb
 from ..errors import Unreadable
 from ..queues.rocksdb import RocksDb, is_rocksdb
+from ..queues.rocksdb_copy import has_rows
 from .parse import entries, parse
 
 Schema: TypeAlias = "Construct[Any, Any]"
@@ -536,13 +536,6 @@ def read_whole(path: Path, stopped: Callable[[], str] = str) -> str:
 
 _ROWS_AT_ONCE = 1 << 12
 """Rows that are read at once."""
-
-
-def has_rows(path: Path) -> bool:
-    """Whether the RocksDB keeps anything: if the broker never wrote to it, it has no table and an empty log."""
-    return any(
-        entry.name.endswith(".sst") or (entry.name.endswith(".log") and entry.size) for entry in list_entries(path)
-    )
 
 
 class TimersKept(NamedTuple):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from ...formats.message_properties import REAL_TOPIC
 from ...formats.pop import KV_OPTION, REVIVE_TOPIC
 from ..broker.snapshot import QueueId, list_entries
 from ..broker.system_topics import SCHEDULE_TOPIC, TIMER_TOPIC
@@ -24,9 +25,9 @@ from ..errors import StoreError
 from ..findings.next_commands import NOTHING_GIVEN, Given, command
 from ..log.message import Message
 from ..queues.rocksdb import is_rocksdb, readable
-from ..queues.rocksdb_copy import loss_or_cut
+from ..queues.rocksdb_copy import CutShort, emptiness, loss_or_cut
 from ..search.store import Note, StoreReader
-from ..settings.rocksdb import has_rows, read_whole
+from ..settings.rocksdb import read_whole
 from ..start.config_load import DELAYS, TOPICS
 from .answer import DeliveryVerdict, Event, EventKind, Evidence, Fate, GroupVerdict, Judgement, NextStart, Trace
 from .family import (
@@ -148,7 +149,8 @@ class _Tracer:
             return "which was not read"
         try:
             still = holder(self._store.layout.lock) is None  # the files of a running broker come and go
-            if still and (found := loss_or_cut(path)):
+            found = loss_or_cut(path) if still else None
+            if found is not None and not (isinstance(found, CutShort) and found.all):
                 return f"which is not whole: {found.text}"
             read_whole(path)
         except StoreError as error:
@@ -160,7 +162,7 @@ class _Tracer:
         """That kvStore is empty: that is a loss only if a group consumes by POP, since brokers make it in any case."""
         path = self._store.layout.root / KV_STORE
         elsewhere = any(topic.startswith(_OF_POP) for topic in self._store.topics)
-        if elsewhere or self._not_read or not list_entries(path) or has_rows(path):
+        if elsewhere or self._not_read or not list_entries(path) or not emptiness(path, loss_or_cut(path)):
             return ()
         return (Evidence(f"{_MAY_HAVE_IT}, which is empty", KV_STORE),)
 
@@ -299,16 +301,18 @@ class _Tracer:
 
     def _comes_again(self, family: Family) -> str:
         """Whether the start delivers the message, or a retry of it, from its delay level although that was done."""
-        from ..inspect.own_topics import delays_passed, delivered_again  # hardly any message needs it
-
         delayed = [m for m in family.records if m.topic == SCHEDULE_TOPIC]
-        progress = delays_passed(self._store, self._version) if delayed else None
-        if not progress or not any(m.queue_offset >= progress.get(m.queue_id + 1, 0) for m in delayed):
+        if not delayed or self._store.layout.broker_config.is_slave:
             return ""
-        again = delivered_again(self._store, progress)
-        if not any(m.queue_offset in again.get(m.queue_id + 1, ()) for m in delayed):
-            return ""
-        return f"; its delay level delivers it again: {DELAYS} does not have that it was delivered"
+        from ..inspect.own_topics import delays_passed  # hardly any message needs it
+
+        progress = delays_passed(self._store, self._version) or {}
+        for m in delayed:
+            copies = (one for one in family.records if one.topic == m.properties.get(REAL_TOPIC))
+            done = any(one.position > m.position and one.reconsume_times == m.reconsume_times for one in copies)
+            if done and m.queue_offset >= progress.get(m.queue_id + 1, 0):
+                return f"; its delay level delivers it again: {DELAYS} does not have that it was delivered"
+        return ""
 
     def _with_guess(self, start: NextStart) -> NextStart:
         """Add why that version was simulated, unless it was given."""

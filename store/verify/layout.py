@@ -40,9 +40,9 @@ from ..findings.catalogue import Severity
 from ..findings.next_commands import ALL, RECOVER
 from ..log.batch import Extent, ExtentKind
 from ..log.scan import LogItems
-from ..queues.rocksdb_copy import CutShort, loss_or_cut
+from ..queues.rocksdb_copy import CutShort, emptiness, has_rows, loss_or_cut
 from ..session.journal import barriers_left
-from ..settings.rocksdb import has_rows, read_whole
+from ..settings.rocksdb import read_whole
 from ..start.config_load import config_rules, request_modes
 from .context import Mergeable, VerifyContext
 from .register import after, before, of_extents
@@ -531,7 +531,7 @@ def _report_missing_database(context: VerifyContext, path: Path, used: list[str]
 
 def _report_cut_kv_store(context: VerifyContext, path: Path, cut: CutShort | None, what: str) -> None:
     """Report that kvStore is empty where groups have consumed, or that its last entries are cut off."""
-    empty = "empty" if not has_rows(path) else f"empty ({cut.text})" if cut is not None and cut.all else ""
+    empty = emptiness(path, cut)
     if empty and _report_lost_kv_store(context, path, what, empty):
         return
     if cut is not None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from mqstore.store.broker.system_topics import SCHEDULE_TOPIC, delay_ms, parse_levels
+from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import InvalidInput
 from mqstore.store.inspect.own_topics import delays, queue_records
@@ -72,6 +73,36 @@ def test_what_a_killed_broker_delivered_and_did_not_note_comes_again(tmp_path: P
     path.write_text(path.read_text().replace("3:7", "3:8"))
     assert analyze(Layout.open(root), "5.1").prediction.delayed_again == 0
     assert "delivers it again" not in run_here(["trace", str(root), key, "--next-start"]).stdout
+
+
+def test_queues_in_a_rocksdb_that_a_kill_has_left_behind(tmp_path: Path) -> None:
+    """The real restart delivered one message a second time."""
+    root = unpack("5.5.0-rocksdb-killed", tmp_path)
+    assert analyze(Layout.open(root), "5.5").prediction.delayed_again == 1
+
+
+@pytest.mark.parametrize(("offsets", "count"), [('{"offsetTable":{18:0}}', 21), ('{"offsetTable":{}}', 21), (None, 21)])
+def test_levels_that_begin_anew_come_again(offsets: str | None, count: int, tmp_path: Path) -> None:
+    """Without an entry in delayOffset.json a broker begins a level at 0."""
+    root = unpack("5.1.4-killed", tmp_path)
+    for path in (root / "config").glob("delayOffset.json*"):
+        path.unlink()
+        if offsets is not None:
+            path.write_text(offsets)
+    assert analyze(Layout.open(root), "5.1").prediction.delayed_again == count
+    with StoreReader(root) as store:
+        assert sum(level.again for level in delays(store, 0, silent).levels) == count
+
+
+def test_delayed_messages_come_again_whatever_the_queues_have_lost(tmp_path: Path) -> None:
+    """A start makes the queues of the log; a slave delivers nothing."""
+    root = unpack("5.1.4-killed", tmp_path)
+    shutil.rmtree(root / "consumequeue" / "SCHEDULE_TOPIC_XXXX")
+    assert analyze(Layout.open(root), "5.1").prediction.delayed_again == 1
+    slave = BrokerConfig({"brokerRole": "SLAVE"})
+    assert analyze(Layout.open(root, slave), "5.1").prediction.delayed_again == 0
+    with StoreReader(root, slave) as store:
+        assert sum(level.again for level in delays(store, 0, silent).levels) == 0
 
 
 def test_retries(name: str, store: StoreReader) -> None:
@@ -157,8 +188,10 @@ def test_delays_without_progress_say_so(text: str, tmp_path: Path) -> None:
         path.write_text(text)
     with StoreReader(root) as store:
         levels = delays(store, 0, notes.append).levels
-    assert all(level.pending == level.messages for level in levels)
-    assert notes == ["delayOffset.json cannot be read: all messages of the delay levels are shown as pending"]
+    assert {level.level: level.pending for level in levels if level.pending} == {5: 2, 14: 1, 16: 1, 18: 2}
+    assert {level.level: level.again for level in levels if level.again} == {1: 12, 2: 1, 3: 8, 4: 4}
+    assert all(level.delivered is None and level.pending + level.again == level.messages for level in levels)
+    assert notes == ["delayOffset.json cannot be read: the delay levels are counted from their beginning"]
 
 
 def test_a_store_of_4_9_in_numbers(tmp_path: Path) -> None:

@@ -67,6 +67,11 @@ def empty(database: Path) -> None:
     os.truncate(log, 0)
 
 
+def zero(database: Path) -> None:
+    (log,) = database.glob("*.log")
+    log.write_bytes(bytes(99))
+
+
 def lose(pattern: str, database: Path) -> None:
     next(database.glob(pattern)).unlink()
 
@@ -78,6 +83,7 @@ def lose(pattern: str, database: Path) -> None:
         (partial(lose, "MANIFEST-*"), "which is not whole: CURRENT names "),
         (cut_last, "is cut short at "),
         (empty, "which is empty"),
+        (zero, "which is empty"),
     ],
 )
 def test_what_an_offset_says_of_pop_with_a_database_that_has_lost_something(
@@ -95,11 +101,14 @@ def test_what_an_offset_says_of_pop_with_a_database_that_has_lost_something(
     assert any(fact in one.fact for one in judged.evidence)
 
 
-def test_an_empty_database_of_pop_says_nothing_of_other_groups(root: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("damage", [empty, zero])
+def test_an_empty_database_of_pop_says_nothing_of_other_groups(
+    damage: Callable[[Path], None], root: Path, tmp_path: Path
+) -> None:
     """A broker with the option makes one that stays empty if nobody consumes by POP."""
     offsets(root, g={"orders": {0: 2}})
     (unpack("5.5.0-rocksdb-killed", tmp_path / "other") / "config/consumerOffsets").rename(root / "kvStore")
-    empty(root / "kvStore")
+    damage(root / "kvStore")
     judged = whole(k1(root, group="g"), "g").judgement
     assert judged.verdict is DeliveryVerdict.PASSED
     assert not [fact for fact in judged.evidence if "POP" in fact.fact]
