@@ -22,7 +22,6 @@ from ..broker.dispatch import dispatch
 from ..broker.dispatch_record import OWN_QUEUES
 from ..broker.profiles import profile_of
 from ..broker.system_topics import CHECKED_TOO_OFTEN, DEAD_LETTER_PREFIX, SCHEDULE_TOPIC
-from ..columns import rows_of
 from ..counted import counted
 from ..disk.lock import holder
 from ..errors import StoreError
@@ -285,7 +284,7 @@ def delayed_again(store: StoreReader, progress: Mapping[int, int]) -> dict[int, 
     copies = [(np.empty(0, np.uint64), np.empty(0, np.int64))]
     for batch in store.good_records(first):
         rows, number, delivered = _with_real_topic(batch)
-        delivered &= rows_of(known, number)[1]
+        delivered &= np.isin(number, known)
         copies.append((number[delivered], batch.position[rows[delivered]]))
     number, position = map(np.concatenate, zip(*copies, strict=True))
     _, mine, copy = np.intersect1d(

@@ -477,7 +477,7 @@ def _unknown(store: StoreReader, found: Positions, ends: Ends, boundary: int) ->
     """Why other groups may lose messages that lie before `boundary`."""
     if store.queues_unread and not ends:
         yield store.queues_unread
-    elif (behind := behind_log(store, ends)) is not None and behind < boundary:
+    elif (behind := behind_log(store)) is not None and behind < boundary:
         yield behind_text(behind)
     config = store.layout.config
     has_source = OFFSETS in stand_ins(config, store.layout.broker_config)

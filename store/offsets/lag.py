@@ -30,7 +30,7 @@ from ..put.tail import end_with_unit, latest_with_unit
 from ..queues.batches import BatchConsumeQueue
 from ..queues.read import QueueSummary
 from ..queues.units import record_bytes
-from ..search.log_search import SMALL_LOG_BYTES
+from ..search.log_search import SMALL_LOG_BYTES, ends_of_queues
 from ..search.store import StoreReader
 from .positions import DELAYED, PULLED, KnownGroups, Only, Position, groups_of, positions_of
 
@@ -199,15 +199,14 @@ def queue_ends(store: StoreReader) -> dict[Queue, QueueSummary]:
     return {(one.topic, one.queue_id): one for one in (*found, *store.batch_summaries)}
 
 
-def behind_log(store: StoreReader, ends: Ends) -> int | None:
+def behind_log(store: StoreReader) -> int | None:
     """The position from which records of the log lack units, until the next start dispatches them; None if none does.
 
     Records that get no unit do not count. Raises Unreadable.
     """
     if not store.has_log:
         return None
-    reached = max((one.end_position or 0 for one in ends.values()), default=0)
-    reached, end = max(reached, store.log_files.start), store.log_end.position
+    reached, end = ends_of_queues(store), store.log_end.position
     if reached >= end:
         return None
     for item in store.log.scan(reached, end, crc=False, reuse=True):
@@ -250,7 +249,7 @@ def dispatched_ends(store: StoreReader) -> tuple[Ends, Undispatched]:
     ends = queue_ends(store)
     if store.queues_unread and not ends:
         return ends, Undispatched(0)
-    position = behind_log(store, ends)
+    position = behind_log(store)
     if position is None or store.log_end.position - position > SMALL_LOG_BYTES:
         return ends, Undispatched(position)
     latest = dict[Queue, int]()
@@ -266,7 +265,7 @@ def dispatched_ends(store: StoreReader) -> tuple[Ends, Undispatched]:
 
 def lacking_text(store: StoreReader) -> str:
     """That queues are behind the log, "" also while a process holds the store: it dispatches. Raises Unreadable."""
-    behind = None if store.in_use else behind_log(store, queue_ends(store))
+    behind = None if store.in_use else behind_log(store)
     return "" if behind is None else behind_text(behind)
 
 

@@ -348,7 +348,7 @@ def plan_moves(
 def _known_ends(store: StoreReader) -> Ends:
     """The end of each queue after a start of its broker. Raises Unclean, Unreadable."""
     ends, layout = queue_ends(store), store.layout
-    behind = behind_log(store, ends) if ends or not store.queues_problem else None
+    behind = behind_log(store) if ends or not store.queues_problem else None
     if behind is not None:
         raise Unclean(
             "the queues are behind the log: their ends are not known",

@@ -433,7 +433,7 @@ def with_gaps(
 
 def note_behind(store: StoreReader, note: Note) -> None:
     """Note that wanted messages follow the end of all queues. Raises Unreadable."""
-    reached = _ends_of_queues(store)
+    reached = ends_of_queues(store)
     left_out = "messages from there on are left out; `mqstore dump` shows them"
     note(f"the queues are behind the log from {reached} on: {left_out}")
 
@@ -444,10 +444,10 @@ def behind_queues(store: StoreReader, selection: Selection, offsets: tuple[int, 
     A broker that was killed leaves such messages; its next start dispatches them. Raises Unreadable.
     """
     behind = _messages_behind(store, selection, offsets)
-    return None if next(behind, None) is None else _ends_of_queues(store)
+    return None if next(behind, None) is None else ends_of_queues(store)
 
 
-def _ends_of_queues(store: StoreReader) -> int:
+def ends_of_queues(store: StoreReader) -> int:
     """The position in the log where all queues end. Raises Unreadable."""
     every = (*store.queue_summaries, *store.batch_summaries)
     return max(store.log_files.start, *(one.end_position or 0 for one in every), 0)
@@ -455,7 +455,7 @@ def _ends_of_queues(store: StoreReader) -> int:
 
 def _messages_behind(store: StoreReader, selection: Selection, offsets: Range | None) -> Iterator[FoundMessage]:
     """The wanted messages after the end of all queues. Raises Unreadable."""
-    begin, end = _ends_of_queues(store), store.log_end.position
+    begin, end = ends_of_queues(store), store.log_end.position
     ranges = [(begin, end)] if begin < end else []
     return search_log(store, selection, ranges=ranges, offsets=offsets, note=silent)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mqstore.store.offsets.expiry import ExpiringFile, LogFile, Losses, Why, losing
-from mqstore.store.offsets.lag import behind_log, queue_ends
+from mqstore.store.offsets.lag import behind_log
 from mqstore.store.search.find import find
 from mqstore.store.search.selection import Selection
 from mqstore.store.search.store import StoreReader
@@ -52,7 +52,7 @@ def lost(root: Path) -> Losses:
 def test_records_that_have_no_unit_yet_and_stay(tmp_path: Path) -> None:
     """A broker writes units right behind the newest records: files before these have all of theirs."""
     with StoreReader(stores.unpack("4.9.7-killed", tmp_path)) as store:
-        behind = behind_log(store, queue_ends(store)) or 0
+        behind = behind_log(store) or 0
         for size, unknown in ((behind, []), (behind + 1, [f"the queues are behind the log, from {behind} on"])):
             assert losing(store, [ExpiringFile(LogFile("f", 0, size, 0), 0, 77, Why.TIME, 0)]).unknown == unknown
 
