@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..store.errors import NotFound
 from .file_kinds.chunks import Chunk, NonRecordRange, Record, RecordPiece
+from .searched_text import check_log
 
 if TYPE_CHECKING:
     from ..store.inspect.recognise import Recognised
@@ -76,17 +77,15 @@ def commit_log(
     With conditions only the messages that meet them, and silent damage, which the line at the end counts. Raises
     Missing, Refused if the log of a store that had one is missing, so that its messages are.
     """
-    from ..store.broker.snapshot import lacks_log
     from ..store.disk.layout import Layout
     from ..store.inspect.recognise import STORE
 
+    layout = Layout.open(what.path, common.config()) if what.kind == STORE else None
     if selection.topic is not None:
-        selection = selection.of_queues(Layout.open(what.path, common.config()) if what.kind == STORE else None)
+        selection = selection.of_queues(layout)
     logs = open_logs(what, common)
-    if what.kind == STORE and lacks_log(layout := Layout.open(what.path, common.config())):
-        from ..store.plan.normalize import refuse_to_read  # rare, and it imports much
-
-        refuse_to_read(layout, common.warn)
+    if layout is not None:
+        check_log(layout, common)
     total = sum(log.queue.size for log in logs)
     with common.progress("reading", total) as progress:
         for log in logs:

@@ -16,6 +16,7 @@ from ..store.search.selection import Selection, TimeRange
 from ..store.search.store import FoundMessage, StoreReader, Via
 from .get_answer import GetQuestion, print_found
 from .options import countable
+from .searched_text import check_log
 
 if TYPE_CHECKING:
     from .options import Common
@@ -25,10 +26,11 @@ if TYPE_CHECKING:
 def follow_log(path: Path, question: GetQuestion, common: Common) -> None:
     """Print new messages until the limit, Ctrl-C or a closed pipe.
 
-    Raises InvalidInput, Unsupported, Unreadable, BrokenPipeError.
+    Raises InvalidInput, Unsupported, Unreadable, BrokenPipeError; Missing, Refused if the log is missing.
     """
     selection = question.selection()
     with StoreReader(path, common.config()) as store:
+        check_log(store.layout, common)
         if store.layout.dledger is not None:
             raise Unsupported("--follow cannot read DLedger logs", path=store.layout.dledger)
         out = common.open_output(growing=True)

@@ -12,6 +12,7 @@ from ..store.search.find import Address, Finder, parse_address
 from ..store.search.store import FoundMessage, StoreReader, Via
 from .get_answer import GetQuestion, print_hex
 from .ndjson_input import opened, whole_lines
+from .searched_text import check_log
 
 if TYPE_CHECKING:
     from ..store.log.message import Message
@@ -40,10 +41,12 @@ class _Answer(NamedTuple):
 def answer_addresses(path: Path, source: str, question: GetQuestion, common: Common) -> None:
     """Print a message, or that it is missing, for each line of a file, or of stdin for `-`.
 
-    Raises NotFound at the end if any message is missing, InvalidInput for a line that is not an address.
+    Raises NotFound at the end if any message is missing, InvalidInput for a line that is not an address;
+    Missing, Refused if the log is missing.
     """
     count = _AnswerCount()
     with StoreReader(path, common.config()) as store, Finder(store, common.warn) as finder, common.open_output() as out:
+        check_log(store.layout, common)
         answers = count.counted(_answers(finder, _portions(source, count), out))
         _print(store, answers, question, common, out)
     if count.wrong is not None:

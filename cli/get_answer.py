@@ -13,7 +13,7 @@ from ..store.search.find import find, is_unique_key, offset_at
 from ..store.search.selection import Selection, is_pattern, parse_time
 from ..store.search.store import FoundMessage, StoreReader, Via
 from .options import countable
-from .searched_text import scanning, searched_text
+from .searched_text import check_log, scanning, searched_text
 
 if TYPE_CHECKING:
     from ..store.log.message import Message
@@ -93,7 +93,7 @@ class GetQuestion(NamedTuple):
 
 
 def answer(path: Path, question: GetQuestion, common: Common) -> None:
-    """Print the messages. Raises NotFound if there are none."""
+    """Print the messages. Raises NotFound if there are none; Missing, Refused if the log is missing."""
     question.check()
     selection = question.selection()
     with StoreReader(path, common.config()) as store, scanning(store, common):
@@ -104,6 +104,8 @@ def answer(path: Path, question: GetQuestion, common: Common) -> None:
             common.warn(f"{found.scanned} of {found.all} found by scanning the log, because the index lacks them")
         if found.scanned < found.all and question.in_any_topic and not store.queues_unread:
             common.warn(_OF_KNOWN_TOPICS)
+        if found.missing is not None or not found.all:
+            check_log(store.layout, common)
         if found.missing is not None:
             raise found.missing
         if not found.all:
@@ -198,6 +200,7 @@ def answer_offset_at(path: Path, question: GetQuestion, time: str, common: Commo
         raise InvalidInput("--offset-at needs one topic, not a pattern")
     time_ms = parse_time(time)
     with StoreReader(path, common.config()) as store:
+        check_log(store.layout, common)
         offset = offset_at(store, topic, queue_id, time_ms, note=common.warn)
     record = {
         "type": "queue_offset",

@@ -1,4 +1,4 @@
-"""What a search reads: a progress bar during the search, and a sentence if nothing was found."""
+"""What a search reads: a progress bar, a refusal of a store without its log, a sentence if nothing was found."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from ..store.search.store import Via
 from .terminal import time_text
 
 if TYPE_CHECKING:
+    from ..store.disk.layout import Layout
     from ..store.search.store import StoreReader
     from .options import Common
     from .progress import Progress
@@ -21,6 +22,19 @@ def scanning(store: StoreReader, common: Common) -> Progress:
     progress = common.progress("scanning", store.log_files.size)
     store.scanned = progress.advance
     return progress
+
+
+def check_log(layout: Layout, common: Common) -> None:
+    """Refuse a store that had a log and has none; warn if it has only a part. Raises Missing, Refused, Unreadable.
+
+    Imports much: a search that is to be quick calls this only if it found nothing.
+    """
+    from ..store.broker.snapshot import lacks_log
+
+    if lacks_log(layout):
+        from ..store.plan.normalize import refuse_to_read
+
+        refuse_to_read(layout, common.warn)
 
 
 def searched_text(store: StoreReader, utc: bool) -> str:

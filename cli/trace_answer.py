@@ -14,7 +14,7 @@ from ..store.trace.trace import TraceQuestion, trace
 from .declared import Format
 from .options import Common, say
 from .plan_text import first_ones
-from .searched_text import scanning, searched_text
+from .searched_text import check_log, scanning, searched_text
 from .terminal import page_of, time_text
 
 Record = Mapping[str, Any]
@@ -33,14 +33,19 @@ _PLACE = 12
 
 
 def answer(store: Path, question: TraceQuestion, limit: int, common: Common) -> bool:
-    """Print the answer; return whether a message was found. limit: number of messages. Raises Unreadable."""
+    """Print the answer; return whether a message was found. limit: number of messages.
+
+    Raises Missing, Refused, Unreadable.
+    """
     common.open_output().check(COLUMNS)
     with StoreReader(store, common.config()) as opened, scanning(opened, common):
         question = question._replace(given=question.given.at(opened.layout))
         found = trace(opened, question, common.warn)
         shown = list(islice(found, min(limit, sys.maxsize)))
         more = next(found, None) is not None
-        searched = "" if shown else searched_text(opened, common.utc)
+        if not shown:
+            check_log(opened.layout, common)
+            searched = searched_text(opened, common.utc)
     if more:
         common.warn(f"more than {counted(limit, 'message')} found; --limit shows more of them")
     _print([one.to_json() for one in shown], common)

@@ -351,6 +351,31 @@ def test_no_store_is_one_line_and_5(tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "loop"]
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        "--topic orders",
+        "--topic orders --queue 0 --offset 0",
+        "--topic orders --queue 0 --offset-at now",
+        "--topic nope",
+        "--at 0",
+        "--key key1",
+        "--message-id 7F00000100002A9F0000000000000011",
+        "--since -1h",
+        "--follow",
+        "--addresses {root}/address",
+    ],
+)
+def test_a_log_that_is_not_there_is_no_empty_one(root: Path, options: str) -> None:
+    for file in (root / "commitlog").iterdir():
+        file.unlink()
+    (root / "address").write_text("0\n")
+    result = get(root, *options.format(root=root).split())
+    assert (result.code, result.stdout) == (5, "")
+    assert "no commit log, but full queues: is the path wrong, or a disk not mounted?" in result.stderr
+    assert run_here(["trace", str(root), "key1"]).code == 5
+
+
 def odd_stores(root: Path) -> Iterator[str]:
     """The store with something odd in it, one thing more each time."""
     log = root / "commitlog"
