@@ -93,6 +93,19 @@ def note_lost(store: StoreReader, topic: str, note: Note, lost: int = 0) -> None
     note_units(lost + units_lost_behind(store, topic), topic, "no record", note)
 
 
+def unread_records(store: StoreReader, topic: str, behind: int | None, seen: Ints) -> int:
+    """Return how many records that units of a topic name, from `behind` on, cannot be read. seen: positions of records
+    that were. Raises Unreadable.
+    """
+    found = units_lost_behind(store, topic)
+    for directory in store.queues.of_topic(topic):
+        with store.queues.open(topic, directory.queue_id) as queue:
+            for _, units in queue.units(*span(store, queue, behind)):
+                doubtful = np.setdiff1d(units["physical_offset"][is_valid(units)].astype(np.int64), seen)
+                found += len(doubtful) - len(store.log.records(doubtful))
+    return found
+
+
 def span(store: StoreReader, queue: ConsumeQueue, behind: int | None) -> tuple[int, int]:
     """Return the units start ≤ k < end of a queue, from the unit of the record at `behind` on."""
     ends = store.queue_summary(queue)

@@ -8,6 +8,7 @@ group's retry topic.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -22,20 +23,21 @@ from ...formats.hashing import utf8
 from ...formats.message_properties import RETRY_PREFIX
 from ...formats.property_columns import PropertyItems
 from ..broker.profiles import profile_of
-from ..broker.snapshot import QueueId
+from ..broker.snapshot import QueueId, list_entries
 from ..broker.system_topics import MEMBERS_PREFIX, TIMER_TOPIC
 from ..disk.layout import KV_STORE
+from ..disk.lock import holder
 from ..errors import Missing, StoreError
 from ..log.batch import Batch
 from ..log.commit_log import RecordPlaces, batches
 from ..log.message import tombstones
 from ..queues.rocksdb import RocksDb, is_rocksdb
-from ..search.queue_search import note_loss_in
+from ..queues.rocksdb_copy import CutShort, DatabaseLoss, emptiness, loss_or_cut
 from ..search.store import Note, StoreReader, silent
 from ..settings.read import Progress, read_config_file, read_pop, read_progress
 from ..settings.rocksdb import read_entries
 from ..start.config_load import config_rules
-from .own_topics import any_lacking, note_lost, queue_records, unreliable
+from .own_topics import any_lacking, note_lost, queue_records, unread_records, unreliable
 from .timer_records import Scanned, TimerRecords
 from .timers import TimerMessageState, timers
 
@@ -86,8 +88,9 @@ class PopRecords:
     acks: check point → acknowledged queue offset → revive queue → newest place of the acknowledgement there; None: in
     the timer topic. broker_name: of the broker, taken for acknowledgements without a name; None if unknown. came_back:
     retry topic → unique key → positions. newest: revive queue → offset of its newest record. wrong: number of invalid
-    bodies. lost: of tombstones. again: check points for one message alone. stops: revive queue → offset → position of
-    records that no broker gets past. waiting: records of the timer topic.
+    bodies. lost: if only some messages are asked about, the number of records that cannot be read. again: check points
+    for one message alone. stops: revive queue → offset → position of records that no broker gets past. waiting: records
+    of the timer topic.
     """
 
     check_points: dict[Key, CheckPoint] = field(default_factory=dict)
@@ -133,14 +136,17 @@ def pop_records(
     """
     found = PopRecords(broker_name=_own_name(store) or None)
     grammar = config_rules(profile_of(store.generation.version)).grammar
-    prefixes = (TIMER_TOPIC, pop_format.REVIVE_TOPIC, RETRY_PREFIX)
-    for batch in records_of(store, "pop", prefixes, note, behind):
+    own = (TIMER_TOPIC, pop_format.REVIVE_TOPIC)
+    seen = [np.empty(0, np.int64)]
+    for batch in records_of(store, "pop", (*own, RETRY_PREFIX), note, behind):
         topics, items = batch.columns.ragged("topic"), PropertyItems(batch.columns.ragged("properties"))
         revive = _begins(topics, pop_format.REVIVE_TOPIC)
-        waits = topics.equals(utf8(TIMER_TOPIC))
-        waits &= _begins(items.find(names.REAL_TOPIC), pop_format.REVIVE_TOPIC)
+        timed = topics.equals(utf8(TIMER_TOPIC))
+        waits = timed & _begins(items.find(names.REAL_TOPIC), pop_format.REVIVE_TOPIC)
         found.waiting += [TimerRecords.of(batch.take(waits))] if waits.any() else []
-        found.lost += int(((revive | topics.equals(utf8(TIMER_TOPIC))) & tombstones(batch.columns)).sum())
+        if about:
+            found.lost += int(((revive | timed) & tombstones(batch.columns)).sum())
+            seen.append(batch.position[revive | timed].astype(np.int64))
         tags = items.find(names.TAGS)
         for row in np.flatnonzero(revive | waits).tolist():
             tag = tags[row].decode("utf-8", "replace")
@@ -153,6 +159,9 @@ def pop_records(
         again = _begins(topics, RETRY_PREFIX) & (items.find(pop_format.FIRST_POP_TIME).length > 0)
         _add_returned(found, batch, np.flatnonzero(again).tolist(), items.find(names.UNIQ_KEY))
     _join_again(found)
+    if about:
+        topics_of_pop = (topic for topic in store.topics if topic.startswith(own))
+        found.lost += sum(unread_records(store, topic, behind, np.concatenate(seen)) for topic in topics_of_pop)
     return found
 
 
@@ -239,9 +248,6 @@ def identity(batch: Batch, row: int, keys: Ragged) -> bytes:
         return keys[row]
     columns = batch.columns
     return b"%d %d" % (columns.ints("born_timestamp")[row], columns.ints("body_crc")[row])
-
-
-_ORDER_KIND = "consumer-order-info"
 
 
 class PopState(StrEnum):
@@ -343,10 +349,11 @@ def pop(store: StoreReader, now_ms: int, note: Note) -> Pop:
     for key, point in records.check_points.items():
         fields = point.fields
         counts = found.groups.setdefault((fields["group"], fields["topic"]), dict.fromkeys(PopState, 0))
-        rows = list(_open(point, records.acked(key)))
-        counts[PopState.ACKED] += sum(1 for _ in pop_format.offsets_of(fields)) - len(rows)
+        offsets, acked = [*pop_format.offsets_of(fields)], records.acked(key)
+        rows = [_row(point, offset) for offset, done in offsets if not done and offset not in acked]
+        counts[PopState.ACKED] += len(offsets) - len(rows)
         found.rows += rows
-    kept = _kept(store, note)
+    kept = kv_store(store, note).rows
     for row in kept:
         found.groups.setdefault((row.group, row.topic), dict.fromkeys(PopState, 0))
     found.rows += kept
@@ -363,11 +370,11 @@ def pop(store: StoreReader, now_ms: int, note: Note) -> Pop:
     return found
 
 
-def given_out(store: StoreReader, about: Sequence[PoppedMessage], now_ms: int, note: Note) -> tuple[list[Popped], int]:
+def given_out(
+    store: StoreReader, about: Sequence[PoppedMessage], kept: Sequence[Popped], now_ms: int, note: Note
+) -> tuple[list[Popped], int]:
     """Return each time that a consumer was given one of the messages, with its state at `now_ms`, the newest last; and
-    how many records, which may have been of their check points, are lost.
-
-    Raises Unreadable.
+    how many records, which may have been of their check points, are lost. kept: what kvStore has. Raises Unreadable.
     """
     _note_order_info(store, note)
     progress = read_progress(store.layout.config, store.layout.broker_config)
@@ -379,52 +386,61 @@ def given_out(store: StoreReader, about: Sequence[PoppedMessage], now_ms: int, n
     given = ((key, p, one) for key, p in records.check_points.items() for one in about if one.is_in(p.fields))
     for key, point, one in given:
         row, newest = _row(point, one.queue_offset), point.of(one.queue_offset)
-        acked = records.acked(key)
         _locate(store, [row], records)
-        if any(d for offset, d in pop_format.offsets_of(point.fields) if offset == row.queue_offset):
-            acked = {row.queue_offset}
-        row.state, row.reason = (
-            (PopState.ACKED, "")
-            if row.queue_offset in acked
-            else _state(
-                row,
-                now_ms,
-                _is_read(newest, progress),
-                _why_blocked(store, newest, records, progress),
-                stays.get(newest.position, ""),
-            )
-        )
+        row.state = PopState.ACKED
+        done = (row.queue_offset, True) in pop_format.offsets_of(point.fields)
+        if not done and row.queue_offset not in records.acked(key):
+            read, blocked = _is_read(newest, progress), _why_blocked(store, newest, records, progress)
+            row.state, row.reason = _state(row, now_ms, read, blocked, stays.get(newest.position, ""))
         if not row.broker_name:
             found.append(row)
     places = {one[:3] for one in about}
-    kept = [row for row in _kept(store, note) if (row.topic, row.queue_id, row.queue_offset) in places]
-    _locate(store, kept, records)
-    for row in kept:
+    mine = [row for row in kept if (row.topic, row.queue_id, row.queue_offset) in places]
+    _locate(store, mine, records)
+    for row in mine:
         row.state, row.reason = _state(row, now_ms, read=False)
-    return sorted([*found, *kept], key=lambda row: (row.pop_timestamp, row.check_point or 0)), records.lost
+    return sorted([*found, *mine], key=lambda row: (row.pop_timestamp, row.check_point or 0)), records.lost
 
 
 def _note_order_info(store: StoreReader, note: Note) -> None:
     """Note where POP keeps data that `pop` does not read."""
-    if any(row["type"] == "consumer_order_info" for row in _ordered(store)):
-        note(f"pop: config/{ORDER_FILE} holds what groups consume in order: `mqstore dump` shows that file")
+    with suppress(Missing):
+        file = read_config_file(store.layout.config / ORDER_FILE, "consumer-order-info")
+        if any(row["type"] == "consumer_order_info" for row in file.records()):
+            note(f"pop: config/{ORDER_FILE} holds what groups consume in order: `mqstore dump` shows that file")
 
 
-def _kept(store: StoreReader, note: Note) -> list[Popped]:
-    """Return what consumers have by `kvStore/`, where popConsumerKVServiceEnable keeps it (spec 05, 5.4)."""
+class KvStore(NamedTuple):
+    """What consumers have by `kvStore/`, where popConsumerKVServiceEnable keeps it (spec 05, 5.4). lacks: why it may
+    have held more, "" if nothing shows that. empty: whether it is there and keeps nothing.
+    """
+
+    rows: list[Popped]
+    lacks: str = ""
+    empty: bool = False
+
+
+def kv_store(store: StoreReader, note: Note) -> KvStore:
+    """Read `kvStore/`. note: told what is lost of it."""
     path = store.layout.root / KV_STORE
-    note_loss_in(store, path, "pop", note)
+    written = holder(store.layout.lock) is not None  # the files of a running broker come and go
+    loss = None if written else loss_or_cut(path)
+    if isinstance(loss, DatabaseLoss):
+        note(f"pop: {path.name}: {loss.sentence}")
     if not is_rocksdb(path):
-        if store.config.get_bool(pop_format.KV_OPTION) and not path.exists():
+        missing = not list_entries(path)
+        if wanted := missing and store.config.get_bool(pop_format.KV_OPTION):
             note(f"pop: {path.name} is missing: with {pop_format.KV_OPTION} it holds what consumers have")
-        return []
+        return KvStore([], "which is missing" if wanted else "" if missing else "which was not read")
+    gone = isinstance(loss, CutShort) and loss.all
+    lacks = f"which is not whole: {loss.text}" if loss is not None and not gone else ""
     try:
         with RocksDb.open(path) as database:
             rows = [row for entry in read_entries(database) for row in entry.records]
     except StoreError as error:
         note(f"pop: {path.name} cannot be read ({error}): what it holds is not shown")
-        return []
-    return [
+        return KvStore([], lacks or f"which cannot be read: {error.message}")
+    popped = [
         Popped(
             row["topic"],
             row["group"],
@@ -438,21 +454,7 @@ def _kept(store: StoreReader, note: Note) -> list[Popped]:
         for row in rows
         if row["type"] == "rocksdb_pop"
     ]
-
-
-def _ordered(store: StoreReader) -> Iterator[dict[str, Any]]:
-    try:
-        file = read_config_file(store.layout.config / ORDER_FILE, _ORDER_KIND)
-    except Missing:
-        return
-    yield from file.records()
-
-
-def _open(point: CheckPoint, acked: set[int]) -> Iterator[Popped]:
-    """Yield the messages of a check point that were not acknowledged."""
-    for offset, done in pop_format.offsets_of(point.fields):
-        if not done and offset not in acked:
-            yield _row(point, offset)
+    return KvStore(popped, lacks, not lacks and bool(emptiness(path, loss)))
 
 
 def _row(point: CheckPoint, offset: int) -> Popped:

@@ -9,14 +9,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from ...formats.message_properties import REAL_TOPIC
-from ...formats.pop import KV_OPTION, REVIVE_TOPIC
-from ..broker.snapshot import QueueId, list_entries
+from ...formats.pop import REVIVE_TOPIC
+from ..broker.snapshot import QueueId
 from ..broker.system_topics import SCHEDULE_TOPIC, TIMER_TOPIC
 from ..counted import counted
 from ..disk.layout import KV_STORE, Layout
@@ -24,10 +23,7 @@ from ..disk.lock import holder
 from ..errors import StoreError
 from ..findings.next_commands import NOTHING_GIVEN, Given, command
 from ..log.message import Message
-from ..queues.rocksdb import is_rocksdb, readable
-from ..queues.rocksdb_copy import CutShort, emptiness, loss_or_cut
 from ..search.store import Note, StoreReader
-from ..settings.rocksdb import read_whole
 from ..start.config_load import DELAYS, TOPICS
 from .answer import DeliveryVerdict, Event, EventKind, Evidence, Fate, GroupVerdict, Judgement, NextStart, Trace
 from .family import (
@@ -50,7 +46,7 @@ from .verdicts import Known, awaited, for_all, judge
 from .waiting import Compacted, Waiting
 
 if TYPE_CHECKING:
-    from ..inspect.pop import Popped
+    from ..inspect.pop import KvStore, Popped
     from ..queues.start_rocksdb import StartedQueue
     from ..start.outcome import Outcome
 
@@ -132,39 +128,22 @@ class _Tracer:
         return not os.path.lexists(layout.abort) and not self._store.queues_unread
 
     @cached_property
-    def _not_read(self) -> tuple[Evidence, ...]:
-        path = self._store.layout.root / KV_STORE
-        if not list_entries(path):
-            return (
-                (Evidence(f"{_MAY_HAVE_IT}, which is missing", KV_STORE),)
-                if self._store.config.get_bool(KV_OPTION)
-                else ()
-            )
-        why = self._lacks(path)
-        return (Evidence(f"{_MAY_HAVE_IT}, {why}", KV_STORE),) if why else ()
+    def _kv_store(self) -> KvStore:
+        from ..inspect.pop import kv_store
 
-    def _lacks(self, path: Path) -> str:
-        """Return why kvStore may have held more than what is read of it, "" if nothing shows that."""
-        if not (is_rocksdb(path) and readable()):
-            return "which was not read"
-        try:
-            still = holder(self._store.layout.lock) is None  # the files of a running broker come and go
-            found = loss_or_cut(path) if still else None
-            if found is not None and not (isinstance(found, CutShort) and found.all):
-                return f"which is not whole: {found.text}"
-            read_whole(path)
-        except StoreError as error:
-            return f"which cannot be read: {error.message}"
-        return ""
+        return kv_store(self._store, self._note)
+
+    @cached_property
+    def _not_read(self) -> tuple[Evidence, ...]:
+        why = self._kv_store.lacks
+        return (Evidence(f"{_MAY_HAVE_IT}, {why}", KV_STORE),) if why else ()
 
     @cached_property
     def _nothing_kept(self) -> tuple[Evidence, ...]:
         """That kvStore is empty: that is a loss only if a group consumes by POP, since brokers make it in any case."""
-        path = self._store.layout.root / KV_STORE
         elsewhere = any(topic.startswith(_OF_POP) for topic in self._store.topics)
-        if elsewhere or self._not_read or not list_entries(path) or not emptiness(path, loss_or_cut(path)):
-            return ()
-        return (Evidence(f"{_MAY_HAVE_IT}, which is empty", KV_STORE),)
+        empty = self._kv_store.empty and not elsewhere
+        return (Evidence(f"{_MAY_HAVE_IT}, which is empty", KV_STORE),) if empty else ()
 
     def family(self, family: Family) -> Trace:
         """Return the answer about a message that has records."""
@@ -227,13 +206,13 @@ class _Tracer:
         store = self._store
         if not messages:
             return [], ()
-        kept = is_rocksdb(store.layout.root / KV_STORE)
+        kept = self._kv_store.rows
         if not kept and not any(t.startswith(_OF_POP) for t in store.topics):
             return [], ()
         from ..inspect.pop import PoppedMessage, given_out
 
         places = [PoppedMessage(m.topic, m.queue_id, m.queue_offset, m.position) for m in messages]
-        rows, lost = given_out(store, places, self._question.now_ms, self._note)
+        rows, lost = given_out(store, places, kept, self._question.now_ms, self._note)
         text = f"{counted(lost, 'record')} of the log, where POP notes what consumers have, cannot be read"
         return rows, (Evidence(text, "commitlog"),) if lost else ()
 

@@ -422,7 +422,7 @@ def test_a_message_waits_behind_a_stop_in_front_of_it(tmp_path: Path) -> None:
     """As a check point does that is written after the queue has stopped: its message, at 3854, is behind 3317."""
     extract(POP / f"{NO_JSON}.tar.gz", tmp_path)
     with StoreReader(tmp_path) as store:
-        ((row,), lost) = given_out(store, [PoppedMessage("orders", 1, 3, 3854)], RETRIES_LEFT_MS, lambda _: None)
+        ((row,), lost) = given_out(store, [PoppedMessage("orders", 1, 3, 3854)], [], RETRIES_LEFT_MS, lambda _: None)
         assert not lost
     assert "the body of record 1 of rmq_sys_REVIVE_LOG_interop/0" in row.reason
 
@@ -444,7 +444,7 @@ def test_a_check_point_of_another_broker_is_about_its_message(tmp_path: Path) ->
     assert not any(row.broker_name for row in told(tmp_path)[0].rows)  # nothing there tells its own name
     with StoreReader(tmp_path, {"brokerName": "interop"}) as store:
         about = PoppedMessage("ordB", 1, 0, 780)
-        assert not given_out(store, [about], RETRIES_LEFT_MS, lambda _: None)[0]
+        assert not given_out(store, [about], [], RETRIES_LEFT_MS, lambda _: None)[0]
 
 
 def test_without_the_timer_wheel_nothing_comes_back(tmp_path: Path) -> None:
@@ -473,4 +473,4 @@ def test_check_points_that_stay_in_the_timer(days: int, tmp_path: Path) -> None:
     row = rows[0]
     with StoreReader(root) as store:
         about = PoppedMessage(row.topic, row.queue_id, row.queue_offset, row.position or 0)
-        assert given_out(store, [about], now_ms, lambda _: None)[0][-1].state is PopState.NEVER
+        assert given_out(store, [about], [], now_ms, lambda _: None)[0][-1].state is PopState.NEVER
