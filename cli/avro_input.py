@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from ..store.arrow.messages import record_of
-from ..store.errors import InvalidInput, Unsupported, from_os_error
+from ..store.errors import InvalidInput, StoreError, Unsupported, from_os_error
 from .ndjson_input import Line
 
 _ROWS = 1000
@@ -37,10 +37,14 @@ def read_portions(path: Path, note: Callable[[int], None]) -> Iterator[list[Line
                     note(file.tell() - seen)
                     seen = file.tell()
     except OSError as error:
-        raise from_os_error(error, path) from error
+        problem: StoreError | None = from_os_error(error, path)
     except (ValueError, EOFError, LookupError, zlib.error) as error:
-        if portion:
-            yield portion
-        raise InvalidInput(f"not a valid avro file after row {number}: {error}") from None
+        problem = InvalidInput(f"not a valid avro file after row {number}: {error}")
+    except InvalidInput as error:
+        problem = error
+    else:
+        problem = None
     if portion:
         yield portion
+    if problem is not None:
+        raise problem

@@ -62,6 +62,16 @@ def test_rows_that_are_no_records(tmp_path: Path) -> None:
         topics(path)
 
 
+def test_rows_before_one_that_is_refused_come_before_the_error(tmp_path: Path) -> None:
+    rows = {**ROWS, "fields": [{"name": name, "type": "string"} for name in ("topic", "properties")]}
+    texts = ["{}", "{}", "no JSON", "{}"]
+    path = written(tmp_path / "in.avro", rows, [{"topic": "t", "properties": text} for text in texts])
+    portions = read_portions(path, lambda _: None)
+    assert [line.number for line in next(portions)] == [1, 2]
+    with pytest.raises(InvalidInput, match="row 3: properties"):
+        next(portions)
+
+
 def test_portions_have_so_many_rows_and_bytes_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(avro_input, "_ROWS", 4)
     path, told = written(tmp_path / "in.avro", ROWS, messages(9)), list[int]()
