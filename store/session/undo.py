@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from ..counted import listed
 from ..disk.byte_reader import pieces
-from ..disk.files import UNDONE, Files, noted_journal, remove_tree, sessions
+from ..disk.files import UNDONE, Files, noted_journal, remove_tree, sessions, write_new
 from ..disk.layout import JOURNAL as SESSIONS
 from ..disk.layout import ROCKSDB_CURRENT, Layout
 from ..errors import InvalidInput, Missing, NotFound, Refused, StoreError, Unreadable
@@ -125,12 +125,14 @@ def session_to_undo(layout: Layout, name: str | None = None) -> Journal | None:
     raise NotFound("nothing to undo", path=layout.root, hint=sessions_elsewhere(layout))
 
 
-def kept_elsewhere(layout: Layout) -> list[Path]:
-    """Return the journals made with --journal, by the notes in the store, which move with it."""
+def kept_elsewhere(layout: Layout, *, undone: bool = True) -> list[Path]:
+    """Return the journals made with --journal, by the notes in the store, which move with it. undone: also those of
+    which every session was undone.
+    """
     found = dict[Path, None]()
     for folder in sessions(layout.root / SESSIONS):
         with suppress(StoreError):
-            if (own := noted_journal(folder)) is not None:
+            if (own := noted_journal(folder)) is not None and (undone or not (folder / UNDONE).exists()):
                 found[own.parent] = None
     return [journal for journal in found if journal != layout.root / SESSIONS]
 
@@ -165,8 +167,8 @@ def sessions_elsewhere(layout: Layout) -> str:
     if layout.journal_place is not None and any(sessions(layout.journal)):
         return ""
     noted = kept_elsewhere(layout)
-    if noted and not any(journal.is_dir() for journal in noted):
-        where, again = journal_option(noted[0]), proposed(layout, "undo", "--list", "--journal", "DIR")
+    if not any(journal.is_dir() for journal in noted) and (missing := kept_elsewhere(layout, undone=False)):
+        where, again = journal_option(missing[0]), proposed(layout, "undo", "--list", "--journal", "DIR")
         return (
             f"sessions are kept in {where}, which is not there: is a disk not mounted? If it is elsewhere now: {again}"
         )
@@ -216,6 +218,9 @@ def undo(
         open_since = force and state in _NOT_UNDOING and not (state.half_way and guarded)
         written = _written_since(layout, journal, files) if open_since else ()
         new_times = _undo_steps(journal, files, written) if state is not SessionState.UNDONE else ()
+        for folder in _further_folders(layout, journal):  # the journal may be moved, or deleted
+            if not (folder / UNDONE).exists():
+                write_new(files, folder / UNDONE, b"")
         lock.leave = journal.lock
     paths = {step.path for step in journal.steps}
     resumed = state in (SessionState.UNDO_INTERRUPTED, SessionState.UNDONE)

@@ -150,7 +150,7 @@ def test_the_note_in_the_store_tells_whether_its_session_was_undone(root: Path, 
     assert list((root / JOURNAL).iterdir())
     assert not has_log_changed_by_session(layout) and not has_log_changed_by_session(beside)
     shutil.rmtree(layout.journal)
-    assert has_log_changed_by_session(beside)
+    assert not has_log_changed_by_session(beside)
 
 
 def test_a_session_in_the_store_counts_with_a_journal_elsewhere(root: Path, place: Path) -> None:
@@ -215,9 +215,10 @@ def test_a_journal_whose_disk_is_mounted_elsewhere_now(
             session_to_undo(layout_of(root, named))
     layout = layout_of(root, now)
     journal, files = undone(layout, before, then)
-    with pytest.raises(NotFound) as error:
-        session_to_undo(layout)
-    assert error.value.hint == ""
+    for used in (layout, layout_of(root, None)):
+        with pytest.raises(NotFound) as error:
+            session_to_undo(used)
+        assert error.value.hint == "" and not has_log_changed_by_session(used)
     purge(layout, journal, files)
     assert not (root / JOURNAL).exists()
 
