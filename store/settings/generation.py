@@ -69,8 +69,26 @@ class Generation(NamedTuple):
         return len(self.candidates) == 1
 
 
-def _text_of(sign: Sign, evidence: _Evidence) -> str:
-    return sign.look(evidence)
+class Sign(NamedTuple):
+    """A sign that a broker of `oldest` to `newest`, not `without`, wrote the store last. find: returns what shows it,
+    if it is there. text: says it; {} stands for what was found.
+    """
+
+    oldest: str
+    newest: str
+    text: str
+    find: Callable[[_Evidence], object]
+    without: str = ""
+
+    def look(self, evidence: _Evidence) -> str:
+        """The text if the sign is there, else "". Raises Unreadable."""
+        found = self.find(evidence)
+        return self.text.format(found) if found else ""
+
+    def fitting(self, candidates: tuple[str, ...]) -> tuple[str, ...]:
+        """The candidates that may have left this sign."""
+        behind = VERSIONS.index(self.newest) + 1
+        return tuple(v for v in candidates if v in VERSIONS[:behind] and v != self.without)
 
 
 def generation_of(layout: Layout) -> Generation:
@@ -106,7 +124,7 @@ def unnamed_sizes(layout: Layout) -> Iterator[str]:
             yield f"{name} is not set: a broker uses {DEFAULTS[name]}, but the files have {size.value}"
 
 
-def _guess(layout: Layout, look: Callable[[Sign, _Evidence], str] = _text_of) -> Generation:
+def _guess(layout: Layout, look: Callable[[Sign, _Evidence], str] = Sign.look) -> Generation:
     """look: returns the text for a sign that is there, else ""."""
     evidence = _Evidence(layout)
     found = [(sign, text) for sign in SIGNS if (text := look(sign, evidence))]
@@ -139,22 +157,12 @@ def has_properties_of_brokers(layout: Layout) -> bool:
     """Whether some of the newest records have properties that a broker adds to a client's message. A program that opens
     the store itself, as `put` does, adds none. Raises Unreadable.
     """
-    return layout.once(_has_names_of_brokers)
-
-
-def _has_names_of_brokers(layout: Layout) -> bool:
-    found = (parse(text) for text in _Evidence(layout).properties)
-    return any(not _ADDED_BY_BROKERS.isdisjoint(names) for names in found)
+    return layout.once(lambda layout: _Evidence(layout).has_name(*_ADDED_BY_BROKERS), has_properties_of_brokers)
 
 
 def has_lmq_offsets(layout: Layout) -> bool:
     """Whether some of the newest records have the LMQ offsets that a broker assigns. Raises Unreadable."""
-    return layout.once(_has_lmq_offsets)
-
-
-def _has_lmq_offsets(layout: Layout) -> bool:
-    found = (parse(text) for text in _Evidence(layout).properties)
-    return any(INNER_MULTI_QUEUE_OFFSET in names for names in found)
+    return layout.once(lambda layout: _Evidence(layout).has_name(INNER_MULTI_QUEUE_OFFSET), has_lmq_offsets)
 
 
 _FIRST_5, _FIRST_5_STRIPPING = "5.1", "5.2"
@@ -215,6 +223,10 @@ class _Evidence:
         """The property texts of `parts`, without empty and torn ones."""
         return [text for part in self.parts for text in _whole_texts(part)]
 
+    def has_name(self, *names: str) -> bool:
+        """Whether some of `parts` have one of these properties."""
+        return any(not parse(text).keys().isdisjoint(names) for text in self.properties)
+
     @property
     def newest_properties(self) -> list[bytes]:
         """`properties` of the last used log file only, since an earlier broker may have written the others."""
@@ -267,81 +279,26 @@ def _is_number(name: str) -> bool:
     return plain_name(name).isdigit()
 
 
-class Sign(NamedTuple):
-    """A sign that a broker of `oldest` to `newest`, not `without`, wrote the store last. look: its text, or ""."""
-
-    oldest: str
-    newest: str
-    look: Callable[[_Evidence], str]
-    without: str = ""
-
-    def fitting(self, candidates: tuple[str, ...]) -> tuple[str, ...]:
-        """The candidates that may have left this sign."""
-        behind = VERSIONS.index(self.newest) + 1
-        return tuple(v for v in candidates if v in VERSIONS[:behind] and v != self.without)
+def _file(oldest: str, *names: str) -> Sign:
+    return Sign(oldest, NEWEST, "{} is there", lambda evidence: evidence.is_there(*names))
 
 
-def _file(*names: str) -> Callable[[_Evidence], str]:
-    def look(evidence: _Evidence) -> str:
-        name = evidence.is_there(*names)
-        return f"{name} is there" if name else ""
-
-    return look
-
-
-def _field(name: str) -> Callable[[_Evidence], str]:
-    def look(evidence: _Evidence) -> str:
-        return f"the checkpoint has {name}" if getattr(evidence.checkpoint, name) else ""
-
-    return look
-
-
-def _queue_position(evidence: _Evidence) -> str:
+def _queue_position(evidence: _Evidence) -> object:
     """A field of 5.5; without a trace of 5.4 something else has written it."""
-    found = evidence.is_there(ROCKSDB_STORE) and evidence.checkpoint.logics_physical_offset
-    return "the checkpoint has logics_physical_offset" if found else ""
+    return evidence.is_there(ROCKSDB_STORE) and evidence.checkpoint.logics_physical_offset
 
 
-def _no_rocksdb(evidence: _Evidence) -> str:
+def _no_rocksdb(evidence: _Evidence) -> object:
     """Every start of a broker since 5.4 creates a RocksDB there."""
     written = evidence.log_files or _dledger(evidence)
-    missing = written and evidence.has_files_of_brokers and not evidence.is_there(ROCKSDB_STORE)
-    return f"there is no {ROCKSDB_STORE}" if missing else ""
+    return written and evidence.has_files_of_brokers and not evidence.is_there(ROCKSDB_STORE)
 
 
-def _state_version(evidence: _Evidence) -> str:
-    return f"topics.json has {STATE_VERSION}" if evidence.topics_version == 5 else ""
-
-
-def _no_state_version(evidence: _Evidence) -> str:
-    return f"topics.json has no {STATE_VERSION}" if evidence.topics_version == 4 else ""
-
-
-def _pull_offsets(evidence: _Evidence) -> str:
-    """Only 5.5.0 writes this table, and always (spec 5.2)."""
-    return "consumerOffset.json has pullOffsetTable" if evidence.pull_offsets else ""
-
-
-def _no_pull_offsets(evidence: _Evidence) -> str:
-    missing = evidence.pull_offsets is False
-    return "consumerOffset.json has no pullOffsetTable" if missing else ""
-
-
-def _filter_of_queues(evidence: _Evidence) -> str:
+def _filter_of_queues(evidence: _Evidence) -> object:
     """The filter class that drops units of RocksDB queues; since 5.5.1 it is native, and not named in OPTIONS."""
     database = evidence.layout.queue_database
     options = sorted(database.glob("OPTIONS-*")) if database else []
-    named = options and _QUEUE_FILTER in read_regular(options[-1], _CONFIG_BYTES_LOOKED_AT)
-    return "OPTIONS of the queues names a filter class" if named else ""
-
-
-def _pid_in_abort(evidence: _Evidence) -> str:
-    path = evidence.layout.abort
-    return "abort holds a process id" if _size(path) > 0 else ""
-
-
-def _empty_abort(evidence: _Evidence) -> str:
-    return "abort is empty" if _size(evidence.layout.abort) == 0 else ""
+    return options and _QUEUE_FILTER in read_regular(options[-1], _CONFIG_BYTES_LOOKED_AT)
 
 
 def _size(path: Path) -> int:
@@ -353,99 +310,56 @@ def _size(path: Path) -> int:
         raise from_os_error(error, path) from error
 
 
-def _version_2(evidence: _Evidence) -> str:
-    found = any((part.ints("magic_code") == MAGIC_V2).any() for part in evidence.parts)
-    return "there are version 2 records" if found else ""
+def _version_2(evidence: _Evidence) -> bool:
+    return any((part.ints("magic_code") == MAGIC_V2).any() for part in evidence.parts)
 
 
-def _ipv6(evidence: _Evidence) -> str:
-    found = evidence.has_flags(SysFlag.BORN_V6 | SysFlag.STORE_V6)
-    return "there are IPv6 hosts" if found else ""
-
-
-def _inner_batch(evidence: _Evidence) -> str:
-    """Only 5.x stores the messages of a batch in one record (spec 02, 2.7)."""
-    found = evidence.has_flags(SysFlag.INNER_BATCH)
-    return "there are batches in one record" if found else ""
-
-
-def _property_crc(evidence: _Evidence) -> str:
-    found = any(CRC32.encode() in text for text in evidence.properties)
-    return f"records have {CRC32}" if found else ""
-
-
-def _ends_open(evidence: _Evidence) -> str:
-    """The last writer leaves out the final separator (4.9.1 to 5.1.x)."""
+def _ends(evidence: _Evidence, closed: bool) -> bool:
+    """Whether the last properties end with the separator, if `closed`, or without it: the last writer decides."""
     texts = evidence.properties
-    found = texts and not texts[-1].endswith(ITEM_SEPARATOR)
-    return "properties end without a separator" if found else ""
+    return bool(texts) and texts[-1].endswith(ITEM_SEPARATOR) == closed
 
 
-def _ends_closed(evidence: _Evidence) -> str:
-    texts = evidence.properties
-    found = texts and texts[-1].endswith(ITEM_SEPARATOR)
-    return "properties end with a separator" if found else ""
-
-
-def _closed_5(evidence: _Evidence) -> str:
+def _closed_5(evidence: _Evidence) -> bool:
     """Since 5.2 the final separator is back: in a 5.x store this excludes 5.1."""
-    is_5 = any(sign.look(evidence) for sign in _SIGNS_OF_5)
-    return _ends_closed(evidence) if is_5 else ""
+    return any(sign.look(evidence) for sign in _SIGNS_OF_5) and _ends(evidence, closed=True)
 
 
-def _lmq_queues(evidence: _Evidence) -> str:
+def _lmq_queues(evidence: _Evidence) -> bool:
     """Of 4.x brokers only those since 4.9.3 make LMQs (spec 2.9)."""
     queues = list_entries(evidence.layout.consume_queue)
-    found = any(entry.directory and entry.name.startswith(LMQ_PREFIX) for entry in queues)
-    return "there are LMQs" if found else ""
+    return any(entry.directory and entry.name.startswith(LMQ_PREFIX) for entry in queues)
 
 
-def _dledger(evidence: _Evidence) -> str:
+def _dledger(evidence: _Evidence) -> bool:
     entries = list_entries(evidence.layout.root)
-    found = any(entry.directory and entry.name.startswith("dledger-") for entry in entries)
-    return "there is a DLedger log" if found else ""
+    return any(entry.directory and entry.name.startswith("dledger-") for entry in entries)
 
 
-def _cluster(evidence: _Evidence) -> str:
-    found = any(_CLUSTER in parse(text) for text in evidence.properties)
-    return f"records have the property {_CLUSTER}" if found else ""
-
-
-def _batch_keys(evidence: _Evidence) -> str:
-    """Records of batches have the property twice in 5.1 and 5.3 (B13)."""
-    return _keys_twice(evidence.properties)
-
-
-def _newest_batch_keys(evidence: _Evidence) -> str:
-    return _keys_twice(evidence.newest_properties)
-
-
-def _keys_twice(texts: list[bytes]) -> str:
+def _keys_twice(texts: list[bytes]) -> bool:
+    """Whether records of batches have the property twice, as in 5.1 and 5.3 (B13)."""
     name = ITEM_SEPARATOR + UNIQ_KEY.encode()
-    found = any((ITEM_SEPARATOR + text).count(name) > 1 for text in texts)
-    return f"records have {UNIQ_KEY} twice" if found else ""
+    return any((ITEM_SEPARATOR + text).count(name) > 1 for text in texts)
 
 
-def _counts_puts(evidence: _Evidence) -> str:
+def _counts_puts(evidence: _Evidence) -> bool:
     """Up to 4.7.0 hash_slot_count counts the items, not the slots in use."""
     file = evidence.newest_index
     if file is None or file.size < items_offset(file.slots):
-        return ""
+        return False
     in_use = sum(np.count_nonzero(items) for _, items in file.slot_columns())
-    found = file.read_header().hash_slot_count > in_use
-    return "the index counts puts, not slots" if found else ""
+    return bool(file.read_header().hash_slot_count > in_use)
 
 
-def _tag_items(evidence: _Evidence) -> str:
+def _tag_items(evidence: _Evidence) -> bool:
     """Since 5.4 tags are indexed: look for the tags of the newest records."""
     file, parts = evidence.newest_index, evidence.parts
     if file is None or not parts:
-        return ""
+        return False
     file.read_header()  # an unreadable index is no sign: this raises
     newest = file.columns(max(1, file.last + 1 - _INDEX_ITEMS_LOOKED_AT))
     hashes = {key_hash for _, items in newest for key_hash in items["key_hash"].tolist()}
-    found = any(tag_hash in hashes for tag_hash in _tag_hashes(parts[-1]))
-    return "tags are in the index" if found else ""
+    return any(tag_hash in hashes for tag_hash in _tag_hashes(parts[-1]))
 
 
 def _tag_hashes(records: Columns) -> Iterator[int]:
@@ -460,37 +374,39 @@ def _tag_hashes(records: Columns) -> Iterator[int]:
 
 
 _SIGNS_OF_5 = (
-    Sign("5.1", NEWEST, _file("abort.bak", "timerwheel", "compaction", f"config/{timer_check.FILE}")),
-    Sign("5.1", NEWEST, _file(f"config/{consumer_order_info.FILE}", f"config/{topic_queue_mapping.FILE}")),
-    Sign("5.1", NEWEST, _pid_in_abort),
-    Sign("5.1", NEWEST, _field("master_flushed_offset")),
-    Sign("5.1", NEWEST, _field("confirm_phy_offset")),
-    Sign("5.1", NEWEST, _version_2),
-    Sign("5.1", NEWEST, _inner_batch),
-    Sign("5.1", NEWEST, _state_version),
+    _file("5.1", "abort.bak", "timerwheel", "compaction", f"config/{timer_check.FILE}"),
+    _file("5.1", f"config/{consumer_order_info.FILE}", f"config/{topic_queue_mapping.FILE}"),
+    Sign("5.1", NEWEST, "abort holds a process id", lambda e: _size(e.layout.abort) > 0),
+    Sign("5.1", NEWEST, "the checkpoint has master_flushed_offset", lambda e: e.checkpoint.master_flushed_offset),
+    Sign("5.1", NEWEST, "the checkpoint has confirm_phy_offset", lambda e: e.checkpoint.confirm_phy_offset),
+    Sign("5.1", NEWEST, "there are version 2 records", _version_2),
+    # only 5.x stores the messages of a batch in one record (spec 02, 2.7)
+    Sign("5.1", NEWEST, "there are batches in one record", lambda e: e.has_flags(SysFlag.INNER_BATCH)),
+    Sign("5.1", NEWEST, f"topics.json has {STATE_VERSION}", lambda e: e.topics_version == 5),
 )
 
 SIGNS = (
     *_SIGNS_OF_5,
-    Sign("5.3", NEWEST, _file(f"config/{transaction_metrics.FILE}", f"consumequeue/{ROCKSDB_CURRENT}", KV_STORE)),
-    Sign("5.3", NEWEST, _property_crc),
-    Sign("5.3", NEWEST, _closed_5),
-    Sign("5.4", NEWEST, _file("rocksdbstore")),
-    Sign("5.4", NEWEST, _tag_items),
-    Sign("5.5", NEWEST, _queue_position),
-    Sign("5.5", NEWEST, _file(f"{ROCKSDB_CONSUME_QUEUE}/{ROCKSDB_CURRENT}")),
-    Sign("5.5", "5.5", _pull_offsets),
-    Sign("4.9", NEWEST, _ipv6),
-    Sign("4.9", NEWEST, _cluster),
-    Sign("4.9", NEWEST, _dledger),
-    Sign("4.9", NEWEST, _lmq_queues),
-    Sign("4.9", "5.1", _ends_open),
-    Sign("5.1", NEWEST, _batch_keys),
-    Sign("5.1", "5.4", _newest_batch_keys),
-    Sign("4.3", "4.9", _empty_abort),
-    Sign("4.3", "4.9", _counts_puts),
-    Sign("4.3", "4.9", _no_state_version),
-    Sign("4.3", "5.3", _no_rocksdb),
-    Sign("4.3", "5.5", _filter_of_queues),
-    Sign("4.3", NEWEST, _no_pull_offsets, without="5.5"),
+    _file("5.3", f"config/{transaction_metrics.FILE}", f"consumequeue/{ROCKSDB_CURRENT}", KV_STORE),
+    Sign("5.3", NEWEST, f"records have {CRC32}", lambda e: any(CRC32.encode() in text for text in e.properties)),
+    Sign("5.3", NEWEST, "properties end with a separator", _closed_5),
+    _file("5.4", "rocksdbstore"),
+    Sign("5.4", NEWEST, "tags are in the index", _tag_items),
+    Sign("5.5", NEWEST, "the checkpoint has logics_physical_offset", _queue_position),
+    _file("5.5", f"{ROCKSDB_CONSUME_QUEUE}/{ROCKSDB_CURRENT}"),
+    # only 5.5.0 writes this table, and always (spec 5.2)
+    Sign("5.5", "5.5", "consumerOffset.json has pullOffsetTable", lambda e: e.pull_offsets),
+    Sign("4.9", NEWEST, "there are IPv6 hosts", lambda e: e.has_flags(SysFlag.BORN_V6 | SysFlag.STORE_V6)),
+    Sign("4.9", NEWEST, f"records have the property {_CLUSTER}", lambda e: e.has_name(_CLUSTER)),
+    Sign("4.9", NEWEST, "there is a DLedger log", _dledger),
+    Sign("4.9", NEWEST, "there are LMQs", _lmq_queues),
+    Sign("4.9", "5.1", "properties end without a separator", lambda e: _ends(e, closed=False)),
+    Sign("5.1", NEWEST, f"records have {UNIQ_KEY} twice", lambda e: _keys_twice(e.properties)),
+    Sign("5.1", "5.4", f"records have {UNIQ_KEY} twice", lambda e: _keys_twice(e.newest_properties)),
+    Sign("4.3", "4.9", "abort is empty", lambda e: _size(e.layout.abort) == 0),
+    Sign("4.3", "4.9", "the index counts puts, not slots", _counts_puts),
+    Sign("4.3", "4.9", f"topics.json has no {STATE_VERSION}", lambda e: e.topics_version == 4),
+    Sign("4.3", "5.3", f"there is no {ROCKSDB_STORE}", _no_rocksdb),
+    Sign("4.3", "5.5", "OPTIONS of the queues names a filter class", _filter_of_queues),
+    Sign("4.3", NEWEST, "consumerOffset.json has no pullOffsetTable", lambda e: e.pull_offsets is False, "5.5"),
 )
