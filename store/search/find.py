@@ -22,7 +22,7 @@ from ..errors import InvalidInput, NotFound
 from ..log.message import Message
 from ..queues.read import ConsumeQueue
 from .selection import Selection, Slice
-from .store import FoundMessage, Note, StoreReader, Via, other_place, silent
+from .store import FoundMessage, Note, StoreReader, Via, no_message, other_place, silent
 
 if TYPE_CHECKING:
     from .key_search import KeyPlaces
@@ -79,15 +79,12 @@ def _search_queues(store: StoreReader, selection: Selection, part: Slice, note: 
     if not store.queues_problem and store.has_batch_queues(topic):
         return _search_batches(store, selection, part, note)
 
-    offset, count, reverse = part
-    few = offset is not None and count is not None and count <= MOST
+    few = part.offset is not None and part.length is not None and part.length <= MOST
     why = store.topic_unread(topic)
     if not why and few and not store.layout.rocksdb_queues:
-        return _read_few(store, selection, offset or 0, count or 0, reverse, note)
-    if not why and few:
-        found = _read_few_complete(store, selection, offset or 0, count or 0, reverse, note)
-        if found is not None:
-            return found
+        return _read_few(store, selection, part, note)
+    if not why and few and (found := _read_few_complete(store, selection, part, note)) is not None:
+        return found
     if why := why or store.units_in_memory or _empty_queue_text(store, topic, selection.queue_id):
         from .log_search import search_log_queue
 
@@ -100,7 +97,7 @@ def _search_queues(store: StoreReader, selection: Selection, part: Slice, note: 
     except NotFound as error:
         if selection.queue_id is None or not store.queues.has_topic(topic):
             raise
-        return _scan_without_units(store, selection, (offset, count), reverse, error, note)
+        return _scan_without_units(store, selection, part, error, note)
 
 
 def _search_batches(store: StoreReader, selection: Selection, part: Slice, note: Note) -> Iterator[FoundMessage]:
@@ -117,7 +114,7 @@ def _search_batches(store: StoreReader, selection: Selection, part: Slice, note:
     except NotFound as error:  # comes before any message
         if selection.queue_id is None:
             raise
-        yield from _scan_without_units(store, selection, (part.offset, part.length), part.reverse, error, note)
+        yield from _scan_without_units(store, selection, part, error, note)
 
 
 def _empty_queue_text(store: StoreReader, topic: str, queue_id: int | None) -> str:
@@ -127,10 +124,9 @@ def _empty_queue_text(store: StoreReader, topic: str, queue_id: int | None) -> s
     return f"queue {queue_id} of {topic} has no unit"
 
 
-def _read_few(
-    store: StoreReader, selection: Selection, offset: int, count: int, reverse: bool, note: Note
-) -> Iterator[FoundMessage]:
-    """Messages of one queue, read one by one; by a scan if the queue has no unit `offset`."""
+def _read_few(store: StoreReader, selection: Selection, part: Slice, note: Note) -> Iterator[FoundMessage]:
+    """Messages of one queue, read one by one; by a scan if the queue has no unit for the first one."""
+    offset, count = part.offset or 0, part.length or 0
     if selection.topic is None or selection.queue_id is None:
         raise ValueError("an offset needs a topic and a queue")
     try:
@@ -138,61 +134,48 @@ def _read_few(
     except NotFound as error:
         if store.units_in_memory:
             raise
-        yield from _scan_without_units(store, selection, (offset, count), reverse, error, note)
+        yield from _scan_without_units(store, selection, part, error, note)
         return
     if not read:  # the reason is noted already
         why = NotFound(f"unit {offset} of {selection.topic}/{selection.queue_id} names no message")
         with suppress(NotFound):
-            yield from _scan_without_units(store, selection, (offset, count), reverse, why, note)
+            yield from _scan_without_units(store, selection, part, why, note)
         return
-    in_order = reversed(read) if reverse else read
+    in_order = reversed(read) if part.reverse else read
     found: Iterator[FoundMessage] = (one for one in in_order if selection.takes(one.message, in_queue=True))
     if len(read) < count:
-        found = _with_rest(store, selection, found, (offset + len(read), offset + count), reverse, note)
+        found = _with_rest(store, selection, found, Slice(offset + len(read), count - len(read), part.reverse), note)
     yield from found
 
 
 def _with_rest(
-    store: StoreReader,
-    selection: Selection,
-    found: Iterator[FoundMessage],
-    rest: tuple[int, int],
-    reverse: bool,
-    note: Note,
+    store: StoreReader, selection: Selection, found: Iterator[FoundMessage], part: Slice, note: Note
 ) -> Iterator[FoundMessage]:
-    """`found`, and messages of the offsets `rest` after it that the queue lacks; or a note about those."""
-    from .log_search import behind_of, note_behind, queue_gaps_of, with_gaps
+    """`found`, and messages of the part after it that the queue lacks; or a note about those."""
+    from .log_search import behind_of, note_behind, queue_gaps_of, wanted_offsets, with_gaps
 
-    topic, queue_id = selection.topic or "", selection.queue_id or 0
+    topic, queue_id, rest = selection.topic or "", selection.queue_id or 0, wanted_offsets(part.offset, part.length)
     behind = behind_of(store, selection, rest)
     with store.queues.open(topic, queue_id) as queue:
         lacks = queue_gaps_of(store, queue, behind.reached(store, topic), rest)
     if behind.wanted and not lacks:
         note_behind(store, note)
-    return with_gaps(store, selection, lacks, found, reverse, note)
+    return with_gaps(store, selection, lacks, found, part.reverse, note)
 
 
 def _scan_without_units(
-    store: StoreReader,
-    selection: Selection,
-    place: tuple[int | None, int | None],
-    reverse: bool,
-    error: NotFound,
-    note: Note,
+    store: StoreReader, selection: Selection, part: Slice, error: NotFound, note: Note
 ) -> Iterator[FoundMessage]:
-    """Messages of one queue without units for them, by a scan of where they may be.
-
-    place: offset and count, as in `find`. Raises `error` if there are none.
-    """
+    """Messages of one queue without units for them, by a scan of where they may be. Raises `error` if none is there."""
     topic, queue_id = selection.topic, selection.queue_id
     if topic is None or queue_id is None or not (store.queues.has_topic(topic) or store.has_batch_queues(topic)):
         raise error
     from .log_search import search_log, wanted_offsets
 
-    offsets = wanted_offsets(*place)
+    offsets = wanted_offsets(part.offset, part.length)
     begin, end = _place_in_log(store, topic, queue_id, offsets)
     ranges = [(begin, end)] if begin < end else []
-    found = search_log(store, selection, ranges=ranges, offsets=offsets, reverse=reverse, note=note)
+    found = search_log(store, selection, ranges=ranges, offsets=offsets, reverse=part.reverse, note=note)
     first = next(found, None)
     if first is None:
         raise error
@@ -226,16 +209,16 @@ def _place_in_log(store: StoreReader, topic: str, queue_id: int, offsets: tuple[
 
 
 def _read_few_complete(
-    store: StoreReader, selection: Selection, offset: int, count: int, reverse: bool, note: Note
+    store: StoreReader, selection: Selection, part: Slice, note: Note
 ) -> Iterator[FoundMessage] | None:
     """The messages of `_read_few`; None if a broker may have more of them in memory."""
     try:
-        found = [*_read_few(store, selection, offset, count, reverse, note)]
+        found = [*_read_few(store, selection, part, note)]
     except NotFound:
         if not store.units_in_memory:
             raise
         return None
-    whole = len(found) == count or selection.asks_more
+    whole = len(found) == part.length or selection.asks_more
     return iter(found) if whole or not store.units_in_memory else None
 
 
@@ -522,7 +505,7 @@ def read_queue(
             end = store.log_end.position
             messages = [message for message in messages if message.position < end]
             if not messages:
-                raise _no_message(store, queue, offset)
+                raise no_message(store, queue, offset)
     for message in messages:
         store.searched.add(Via.QUEUE, 1, message.store_timestamp, message.store_timestamp)
         yield FoundMessage(message, Via.QUEUE)
@@ -534,7 +517,7 @@ def _messages(store: StoreReader, queue: ConsumeQueue, offset: int, count: int, 
         unit = queue.unit(number)
         if unit is None or not unit.valid or unit.pre_fill:
             if number == offset:
-                raise _no_message(store, queue, offset)
+                raise no_message(store, queue, offset)
             if number >= store.queue_summary(queue).max_offset:
                 return
             note(f"{name} has no unit {number}: left out")
@@ -548,13 +531,3 @@ def _messages(store: StoreReader, queue: ConsumeQueue, offset: int, count: int, 
             note(f"unit {number} of {name} points at {other}: left out")
         else:
             yield message
-
-
-def _no_message(store: StoreReader, queue: ConsumeQueue, offset: int) -> NotFound:
-    """The error for a missing offset, with those that exist."""
-    summary = store.queue_summary(queue)
-    existing = f"it has {summary.min_offset} to {summary.max_offset - 1}"
-    return NotFound(
-        f"{queue.topic}/{queue.queue_id} has no message {offset}",
-        hint=existing if summary.max_offset > summary.min_offset else "it is empty",
-    )

@@ -58,7 +58,7 @@ from .log_search import (
     with_gaps,
 )
 from .selection import Selection, Slice, TimeRange
-from .store import FoundMessage, Note, StoreReader, Via
+from .store import FoundMessage, Note, StoreReader, Via, no_message
 
 _NAMED_MAX = 8
 """Lost queues named in a note."""
@@ -393,11 +393,9 @@ def search_batch_queues(store: StoreReader, selection: Selection, part: Slice, n
         numbers = [selection.queue_id]
     queues = [open_batch_queue(store, topic, number) for number in numbers]
     for queue in queues:
-        ends, offset = store.queue_summary(queue), part.offset
-        if offset is not None and (offset < ends.min_offset or queue.find(offset) is None):
-            existing = f"it has {ends.min_offset} to {ends.max_offset - 1}"
-            hint = existing if ends.max_offset > ends.min_offset else "it is empty"
-            raise NotFound(f"{topic}/{queue.queue_id} has no message {offset}", hint=hint)
+        offset = part.offset
+        if offset is not None and (offset < store.queue_summary(queue).min_offset or queue.find(offset) is None):
+            raise no_message(store, queue, offset)
     streams = [batch_places(store, queue, selection, part) for queue in queues]
     lacks, reverse = _noted_lacks(store, selection, part, queues, note), part.reverse
     places = streams[0] if selection.queue_id is not None else merged(streams, reverse=reverse)

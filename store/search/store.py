@@ -557,6 +557,16 @@ def other_place(message: Message, queue: ConsumeQueue, number: int) -> str:
     return "" if here or not own or is_batch_record(message.sys_flag) else f"message {message.queue_offset} of {name}"
 
 
+def no_message(store: StoreReader, queue: ConsumeQueue | BatchConsumeQueue, offset: int) -> NotFound:
+    """The error for a missing offset, with those that exist."""
+    summary = store.queue_summary(queue)
+    existing = f"it has {summary.min_offset} to {summary.max_offset - 1}"
+    return NotFound(
+        f"{queue.topic}/{queue.queue_id} has no message {offset}",
+        hint=existing if summary.max_offset > summary.min_offset else "it is empty",
+    )
+
+
 def hold_still(layout: Layout) -> None:
     """Fix the ends of log and queues in this layout to the current ones, if the store is in use. Raises Unreadable.
 
