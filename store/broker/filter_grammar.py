@@ -6,7 +6,8 @@ one exception that is reported: see `ParsedFilter.ignored`.
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedToken
@@ -128,104 +129,68 @@ def _text(token: Token) -> str:
     return token[1:-1].replace("''", "'")
 
 
-def _ordered(operator: filter_values.Operator) -> Any:
-    def build(_: object, children: list[Node]) -> Node:
-        return filter_values.ordered(operator, *children)
-
-    return build
+def _text_test(test: Any, node: Node, text: Token, *, negated: bool = False) -> Node:
+    return filter_values.apply(filter_values.TextTest(test, _text(text), negated), node)
 
 
-def _text_test(test: Any, *, negated: bool = False) -> Any:
-    def build(_: object, children: list[Any]) -> Node:
-        node, text = children
-        return filter_values.apply(filter_values.TextTest(test, _text(text), negated), node)
-
-    return build
+def _in_list(node: Node, *texts: Token, negated: bool = False) -> Node:
+    return filter_values.in_list_node(node, frozenset(map(_text, texts)), negated=negated)
 
 
-def _in_list(*, negated: bool) -> Any:
-    def build(_: object, children: list[Any]) -> Node:
-        node, *texts = children
-        return filter_values.in_list_node(node, frozenset(map(_text, texts)), negated=negated)
+def _not(node: Node) -> Node:
+    return filter_values.apply(filter_values.logical_not, node)
 
-    return build
+
+def _field(token: Token) -> Node:
+    name = token[1:]
+    if name in PROPERTIES:
+        return Name(PROPERTIES[name])
+    if name not in FIELDS:
+        known = ", ".join(f"@{field}" for field in (*FIELDS, *PROPERTIES))
+        raise RefusedExpression(f"no field @{name}; there are {known}")
+    return Name(name, field=True)
+
+
+_BUILD: dict[str, Callable[..., Node]] = {
+    "start": filter_values.condition,
+    "either": lambda *nodes: filter_values.apply(filter_values.logical_or, *map(filter_values.condition, nodes)),
+    "both": lambda *nodes: filter_values.apply(filter_values.logical_and, *map(filter_values.condition, nodes)),
+    "equal": filter_values.equality,
+    "not_equal": lambda *pair: _not(filter_values.equality(*pair)),
+    "is_null": partial(filter_values.apply, filter_values.is_null),
+    "is_not_null": lambda node: _not(filter_values.apply(filter_values.is_null, node)),
+    "greater": partial(filter_values.ordered, filter_values.greater),
+    "greater_or_equal": partial(filter_values.ordered, filter_values.greater_or_equal),
+    "less": partial(filter_values.ordered, filter_values.less),
+    "less_or_equal": partial(filter_values.ordered, filter_values.less_or_equal),
+    "contains": partial(_text_test, str.__contains__),
+    "not_contains": partial(_text_test, str.__contains__, negated=True),
+    "startswith": partial(_text_test, str.startswith),
+    "not_startswith": partial(_text_test, str.startswith, negated=True),
+    "endswith": partial(_text_test, str.endswith),
+    "not_endswith": partial(_text_test, str.endswith, negated=True),
+    "in_list": _in_list,
+    "not_in_list": partial(_in_list, negated=True),
+    "between": filter_values.between,
+    "not_between": filter_values.not_between,
+    "negative": partial(filter_values.apply, filter_values.negative, boolean=False),
+    "not_": lambda node: _not(filter_values.condition(node)),
+    "text": lambda token: Constant(_text(token)),
+    "whole": filter_values.whole_literal,
+    "real": filter_values.real_literal,
+    "true": lambda: Constant(True),
+    "false": lambda: Constant(False),
+    "null": lambda: Constant(None),
+    "property_": lambda token: Name(str(token)),
+    "field": _field,
+}
+"""Rule of the grammar → what makes its node of those of its parts."""
 
 
 class _Build(Transformer[Token, Node]):
     """Builds the nodes during parsing: without lark's own tree, and without recursion."""
 
-    def start(self, children: list[Node]) -> Node:
-        return filter_values.condition(children[0])
-
-    def either(self, children: list[Node]) -> Node:
-        return filter_values.apply(filter_values.logical_or, *map(filter_values.condition, children))
-
-    def both(self, children: list[Node]) -> Node:
-        return filter_values.apply(filter_values.logical_and, *map(filter_values.condition, children))
-
-    def equal(self, children: list[Node]) -> Node:
-        return filter_values.equality(*children)
-
-    def not_equal(self, children: list[Node]) -> Node:
-        return filter_values.apply(filter_values.logical_not, filter_values.equality(*children))
-
-    def is_null(self, children: list[Node]) -> Node:
-        return filter_values.apply(filter_values.is_null, children[0])
-
-    def is_not_null(self, children: list[Node]) -> Node:
-        return filter_values.apply(filter_values.logical_not, filter_values.apply(filter_values.is_null, children[0]))
-
-    greater = _ordered(filter_values.greater)
-    greater_or_equal = _ordered(filter_values.greater_or_equal)
-    less = _ordered(filter_values.less)
-    less_or_equal = _ordered(filter_values.less_or_equal)
-    contains = _text_test(str.__contains__)
-    not_contains = _text_test(str.__contains__, negated=True)
-    startswith = _text_test(str.startswith)
-    not_startswith = _text_test(str.startswith, negated=True)
-    endswith = _text_test(str.endswith)
-    not_endswith = _text_test(str.endswith, negated=True)
-    in_list = _in_list(negated=False)
-    not_in_list = _in_list(negated=True)
-
-    def between(self, children: list[Node]) -> Node:
-        return filter_values.between(*children)
-
-    def not_between(self, children: list[Node]) -> Node:
-        return filter_values.not_between(*children)
-
-    def negative(self, children: list[Node]) -> Node:
-        return filter_values.apply(filter_values.negative, children[0], boolean=False)
-
-    def not_(self, children: list[Node]) -> Node:
-        return filter_values.apply(filter_values.logical_not, filter_values.condition(children[0]))
-
-    def text(self, children: list[Token]) -> Node:
-        return Constant(_text(children[0]))
-
-    def whole(self, children: list[Token]) -> Node:
-        return filter_values.whole_literal(children[0])
-
-    def real(self, children: list[Token]) -> Node:
-        return filter_values.real_literal(children[0])
-
-    def true(self, _: list[Token]) -> Node:
-        return Constant(True)
-
-    def false(self, _: list[Token]) -> Node:
-        return Constant(False)
-
-    def null(self, _: list[Token]) -> Node:
-        return Constant(None)
-
-    def property_(self, children: list[Token]) -> Node:
-        return Name(str(children[0]))
-
-    def field(self, children: list[Token]) -> Node:
-        name = children[0][1:]
-        if name in PROPERTIES:
-            return Name(PROPERTIES[name])
-        if name not in FIELDS:
-            known = ", ".join(f"@{field}" for field in (*FIELDS, *PROPERTIES))
-            raise RefusedExpression(f"no field @{name}; there are {known}")
-        return Name(name, field=True)
+    def __getattr__(self, rule: str) -> Callable[[list[Any]], Node]:
+        if rule not in _BUILD:
+            raise AttributeError(rule)
+        return lambda children: _BUILD[rule](*children)
