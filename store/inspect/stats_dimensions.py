@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import chain
 from typing import Any, NamedTuple, Self
 
@@ -98,7 +98,7 @@ class DimensionColumns:
 
     def __init__(self, topics: Dimension, position: Ints, size: Ints, queue_id: Ints, starts: Ints) -> None:
         self.topics = topics
-        self._position, self._size, self._queue_id, self._starts = position, size, queue_id, starts
+        self.position, self.size, self.queue_id, self.starts = position, size, queue_id, starts
         self._batch: Batch | None = None
 
     @classmethod
@@ -122,12 +122,8 @@ class DimensionColumns:
         ids, values = self.topics
         return ids, [topic_kind(str(topic)) for topic in values]
 
-    @cached_property
-    def _kind(self) -> Dimension:
-        return _joined(*self.kinds())
-
-    @property
-    def _group(self) -> Dimension:
+    def groups(self) -> Dimension:
+        """Return the dimension `group`."""
         ids, values = self.topics
         groups = [group_of_topic(str(topic)) for topic in values]
         if self._batch is None or all(groups):
@@ -138,21 +134,6 @@ class DimensionColumns:
         of_topic = np.array([number[name] for name in groups], np.int64)[ids]
         of_producer = np.array([number[str(name)] for name in known], np.int64)[producers]
         return np.where(of_topic == number.get("", -1), of_producer, of_topic), every
-
-    @property
-    def _sizes(self) -> Dimension:
-        return _numbers(np.left_shift(1, highest_bit(self._size)))
-
-    @property
-    def _files(self) -> Dimension:
-        number = np.searchsorted(self._starts, self._position, "right") - 1
-        used, ids = np.unique(number, return_inverse=True)
-        starts = [int(self._starts[n]) if n >= 0 else 0 for n in used.tolist()]
-        return ids, [file_name(start) for start in starts]
-
-    @property
-    def _queue_ids(self) -> Dimension:
-        return _numbers(self._queue_id)
 
 
 def highest_bit(size: Ints) -> Ints:
@@ -203,6 +184,13 @@ def _span(length_ms: int) -> Callable[[Batch], Dimension]:
     return of
 
 
+def _files(columns: DimensionColumns) -> Dimension:
+    number = np.searchsorted(columns.starts, columns.position, "right") - 1
+    used, ids = np.unique(number, return_inverse=True)
+    starts = [int(columns.starts[n]) if n >= 0 else 0 for n in used.tolist()]
+    return ids, [file_name(start) for start in starts]
+
+
 _OF_RECORDS: Mapping[str, Callable[[Batch], Dimension]] = {
     "tag": lambda batch: _texts(find(batch.columns.ragged("properties"), names.TAGS)),
     "host": _hosts,
@@ -211,11 +199,11 @@ _OF_RECORDS: Mapping[str, Callable[[Batch], Dimension]] = {
 }
 _OF_ALL: Mapping[str, Callable[[DimensionColumns], Dimension]] = {
     "topic": lambda columns: columns.topics,
-    "queue_id": lambda columns: columns._queue_ids,
-    "group": lambda columns: columns._group,
-    "kind": lambda columns: columns._kind,
-    "size": lambda columns: columns._sizes,
-    "file": lambda columns: columns._files,
+    "queue_id": lambda columns: _numbers(columns.queue_id),
+    "group": DimensionColumns.groups,
+    "kind": lambda columns: _joined(*columns.kinds()),
+    "size": lambda columns: _numbers(np.left_shift(1, highest_bit(columns.size))),
+    "file": _files,
 }
 OF_UNITS = tuple(_OF_ALL)
 """Dimensions that units of queues have, too."""
