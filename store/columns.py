@@ -113,6 +113,22 @@ def rows_of(ordered: Ints, wanted: Ints) -> tuple[Ints, Flags]:
     return rows, ordered[rows] == wanted
 
 
+def decimals(strings: Ragged) -> tuple[Ints, Flags]:
+    """Numbers of texts that are 1 to 18 digits, int64[n], and which texts are, bool[n]."""
+    plain = (strings.length > 0) & (strings.length <= _DIGITS)
+    number = np.zeros(len(strings), np.int64)
+    for place in range(int(strings.length[plain].max()) if plain.any() else 0):
+        some = np.flatnonzero(plain & (strings.length > place))
+        digit = strings.buffer[strings.start[some] + place].astype(np.int64) - ord("0")
+        number[some] = number[some] * 10 + digit
+        plain[some] = (digit >= 0) & (digit <= 9)
+    return number, plain
+
+
+_DIGITS = 18
+"""Any number of so many digits fits int64."""
+
+
 class Renumbered:
     """Maps old numbers of several origins to new ones; the last entry for an old number wins. 16 bytes for each."""
 

@@ -23,7 +23,7 @@ from ...formats.hashing import java_string
 from ...formats.id_columns import host_text_column, message_id_column
 from ...formats.message_properties import ITEM_SEPARATOR
 from ...formats.property_columns import PropertyItems
-from ..columns import dictionary
+from ..columns import decimals, dictionary
 from ..errors import InvalidInput
 from .filter_values import (
     BITS,
@@ -54,8 +54,6 @@ STATES: Final[tuple[Value, ...]] = (False, True, None, FAILED)
 """The values of a condition; the index here is the code."""
 _FALSE, _TRUE, _UNKNOWN, _FAILED = range(len(STATES))
 _CODE = {id(state): code for code, state in enumerate(STATES)}
-_DIGITS_MAX = 18
-"""Any number of so many digits fits into an int64."""
 _ONE_BY_ONE = 16
 """If more than one value in so many needs the operator, grouping equal values first is faster."""
 _NON_ASCII = frozenset(range(0x80, 0x100))
@@ -194,14 +192,7 @@ def _plain_numbers(strings: Ragged) -> tuple[Ints, Flags]:
     """Numbers of texts that are up to 18 digits with an optional sign, and which texts are."""
     first = strings.buffer[strings.start]
     signed = np.isin(first, list(_SIGNS))
-    start, length = strings.start + signed, strings.length - signed
-    plain = (length > 0) & (length <= _DIGITS_MAX)
-    number = np.zeros(len(strings), np.int64)
-    for place in range(int(length[plain].max()) if plain.any() else 0):
-        some = np.flatnonzero(plain & (length > place))
-        digit = strings.buffer[start[some] + place].astype(np.int64) - ord("0")
-        number[some] = number[some] * 10 + digit
-        plain[some] = (digit >= 0) & (digit <= 9)
+    number, plain = decimals(Ragged(strings.buffer, strings.start + signed, strings.length - signed))
     return np.where(first == ord("-"), -number, number), plain
 
 

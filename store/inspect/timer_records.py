@@ -26,7 +26,7 @@ from ...formats.timer_check import FILE as TIMER_CHECK
 from ...formats.timer_log import MAGIC_DELETE, MAGIC_ROLL, UNIT, UNIT_BYTES
 from ...formats.timer_wheel import FILE_BYTES
 from ..broker.system_topics import TIMER_TOPIC
-from ..columns import Rows
+from ..columns import Rows, decimals
 from ..disk.checkpoint import TimerCheck, read_timer_check
 from ..disk.file_queue import MappedFile, MappedFileQueue
 from ..disk.lock import stream_of
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from ..start.outcome import Outcome
 
 
-_DIGITS = 18
 _AT_ONCE = 1 << 10
 """Records read at once."""
 
@@ -110,17 +109,9 @@ class TimerRecords(Rows):
 
 
 def numbers(texts: Ragged) -> Ints:
-    """Return decimal numbers, int64[n]; NO_NUMBER for other text, and for more than `_DIGITS` digits."""
-    length = texts.length
-    found: Ints = np.zeros(len(texts), np.int64)
-    good = (length > 0) & (length <= _DIGITS)
-    last = max(len(texts.buffer) - 1, 0)
-    for place in range(int(length[good].max()) if good.any() else 0):
-        inside = good & (place < length)
-        digit = texts.buffer[np.minimum(texts.start + place, last)].astype(np.int64) - ord("0")
-        good &= ~inside | ((digit >= 0) & (digit <= 9))
-        found = np.where(inside, found * 10 + digit, found)
-    return np.where(good, found, NO_NUMBER)
+    """Return decimal numbers, int64[n]; NO_NUMBER for other text, and for more than 18 digits."""
+    number, plain = decimals(texts)
+    return np.where(plain, number, NO_NUMBER)
 
 
 @dataclass
