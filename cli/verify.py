@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 from .broker_version import BrokerVersion, warn_of_nearest_version
 from .declared import App, Argument, Exit, Option, Options, bad_parameter, flag, option
@@ -22,7 +22,6 @@ from .terminal import page_of
 if TYPE_CHECKING:
     from ..store.findings.next_commands import Given
     from ..store.search.store import StoreReader
-    from ..store.verify.context import LogFacts
     from ..store.verify.verdict import Verdict
 
 app = App()
@@ -57,31 +56,8 @@ def parse_duration(text: str) -> float:
     return float(match[1]) * _SECONDS[match[2] or ""]
 
 
-class AskedScope(NamedTuple):
-    """The fields of a `Scope` that the command line gives; no module of the checks is imported for them."""
-
-    quick: bool
-    topic: str | None
-    queue_id: int | None
-    groups: frozenset[str] | None
-    since_ms: int | None
-    sample_percent: float | None
-    max_duration_s: float | None
-    broker_version: str | None
-    start: int | None = None
-    earlier: LogFacts | None = None
-
-    @property
-    def lasting(self) -> dict[str, Any]:
-        """The options that a resumed run must have in common with the earlier ones."""
-        return {
-            "quick": self.quick,
-            "topic": self.topic,
-            "queue": self.queue_id,
-            "only": sorted(self.groups or ()),
-            "sample": self.sample_percent,
-            "broker_version": self.broker_version,
-        }
+Asked = dict[str, Any]
+"""Fields of a `Scope` that the command line gives; no module of the checks is imported for them."""
 
 
 class VerifyOptions(Options):
@@ -107,8 +83,8 @@ class VerifyOptions(Options):
         " timer, config, compaction, start.",
     )
 
-    def asked(self, broker_version: str | None) -> AskedScope:
-        """The options as a scope. Raises BadParameter, InvalidInput."""
+    def asked(self, broker_version: str | None) -> Asked:
+        """The options as fields of a scope. Raises BadParameter, InvalidInput."""
         if self.queue is not None and self.topic is None:
             raise bad_parameter("--queue needs --topic")
         since_ms = None
@@ -116,7 +92,7 @@ class VerifyOptions(Options):
             from ..store.search.selection import parse_range
 
             since_ms = parse_range(self.since, None).since_ms
-        return AskedScope(
+        return Asked(
             quick=self.quick,
             topic=self.topic,
             queue_id=self.queue,
@@ -126,6 +102,17 @@ class VerifyOptions(Options):
             max_duration_s=self.max_duration,
             broker_version=broker_version,
         )
+
+    def lasting(self, broker_version: str | None) -> dict[str, Any]:
+        """The options that a resumed run must have in common with the earlier ones."""
+        return {
+            "quick": self.quick,
+            "topic": self.topic,
+            "queue": self.queue,
+            "only": sorted(groups_of(self.only) or ()),
+            "sample": self.sample,
+            "broker_version": broker_version,
+        }
 
 
 @app.command()
@@ -176,8 +163,8 @@ def verify(
     if resume is not None:
         from .verify_resume import Resume
 
-        saved = Resume.read(resume, paths[0], asked.lasting)
-        asked = asked._replace(start=saved.position, earlier=saved.facts)
+        saved = Resume.read(resume, paths[0], limits.lasting(broker_version))
+        asked |= {"start": saved.position, "earlier": saved.facts}
     failed: list[Path] = []
     codes = [ExitCode.DONE]
     with _stopping() as stop:
@@ -249,9 +236,7 @@ def _stopping() -> Iterator[list[bool]]:
         signal.signal(signal.SIGINT, before)
 
 
-def _verdict(
-    path: Path, asked: AskedScope, resume: Path | None, common: Common, stop: list[bool]
-) -> tuple[Path, Verdict]:
+def _verdict(path: Path, asked: Asked, resume: Path | None, common: Common, stop: list[bool]) -> tuple[Path, Verdict]:
     """The root of the store that `path` is or lies in, and the verdict about `path`."""
     from ..store.errors import InvalidInput
     from .verify_part import part_of
@@ -260,8 +245,8 @@ def _verdict(
     if part is None:
         return path, _verify(path, asked, common, stop)
     for name, given in (
-        ("--only", asked.groups is not None),
-        ("--topic", asked.topic is not None),
+        ("--only", asked["groups"] is not None),
+        ("--topic", asked["topic"] is not None),
         ("--resume", resume is not None),
         ("--format prometheus", common.format.value == VerifyFormat.PROMETHEUS),
     ):
@@ -269,19 +254,19 @@ def _verdict(
             hint = f"name the store {part.root}"
             raise InvalidInput(f"{name} needs a whole store, not a part of it", path=path, hint=hint)
     # run all groups of checks: some need results of checks of another group
-    inside = asked._replace(topic=part.topic, queue_id=part.queue_id)
+    inside = {**asked, "topic": part.topic, "queue_id": part.queue_id}
     return part.root, part.of(_verify(part.root, inside, common, stop))
 
 
-def _verify(path: Path, asked: AskedScope, common: Common, stop: list[bool]) -> Verdict:
+def _verify(path: Path, asked: Asked, common: Common, stop: list[bool]) -> Verdict:
     from ..store.search.store import StoreReader
     from ..store.settings.options import options_of
 
     with StoreReader(path, common.config()) as store:
-        if asked.topic is not None:
+        if asked["topic"] is not None:
             from ..store.verify.run import check_topic
 
-            check_topic(store, asked.topic, asked.queue_id)
+            check_topic(store, asked["topic"], asked["queue_id"])
         for note in options_of(store.layout).notes():
             common.warn(f"{path}: {note}")
         from ..store.verify.context import Scope
@@ -289,7 +274,7 @@ def _verify(path: Path, asked: AskedScope, common: Common, stop: list[bool]) -> 
         from ..store.verify.verdict import Status
 
         with log_progress(store, common) as tell:
-            scope = Scope(**asked._asdict())
+            scope = Scope(**asked)
             verdict = verify(store, scope, progress=tell, stop=lambda: bool(stop), jobs=common.jobs or 1)
         if verdict.status is not Status.DAMAGED:
             return verdict
@@ -297,7 +282,7 @@ def _verify(path: Path, asked: AskedScope, common: Common, stop: list[bool]) -> 
 
         with log_progress(store, common) as tell, suppress(KeyboardInterrupt):
             advance = partial(_advance, tell, stop)
-            return with_open_repairs(verdict, store.layout, asked.broker_version, advance)
+            return with_open_repairs(verdict, store.layout, asked["broker_version"], advance)
         return verdict
 
 
