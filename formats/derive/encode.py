@@ -14,11 +14,12 @@ import construct as c
 import numpy as np
 import numpy.typing as npt
 
-from .decode import Early, Outcomes, group_by_shape
 from .dtype import run_dtype
 from .layout import Blob, Branch, Node, Number, PaddingBytes, fields_of, nodes_of
 from .ragged import Bytes, Ints, Ragged, overlapping, ragged_copy
 from .scope import ExpressionScope
+
+Outcomes = frozenset[tuple[Branch, bool]]
 
 
 class Encoded(NamedTuple):
@@ -109,10 +110,23 @@ def _groups(schema: c.Construct[Any, Any], table: _RecordColumns) -> list[tuple[
         return []
     if not branches:
         return [(np.arange(table.count), nodes)]
-    early = tuple(Early(branch, ()) for branch in branches)
+    look_up = _given(nodes, table)
+    common, differing = 0, []
+    for bit, branch in enumerate(branches):
+        holds = np.asarray(branch.condition(ExpressionScope(look_up, branch.scope))) != 0
+        if holds.all():
+            common |= 1 << bit
+        elif holds.any():
+            differing.append((bit, holds))
+    shape = np.full(table.count if differing else 1, common, np.int64)
+    for bit, holds in differing:
+        shape |= holds.astype(np.int64) << bit
     return [
-        (index, _straight(nodes, outcomes))
-        for index, outcomes in group_by_shape(early, _given(nodes, table), table.count)
+        (
+            np.flatnonzero(shape == kind) if differing else np.arange(table.count),
+            _straight(nodes, frozenset((branch, bool(kind >> bit & 1)) for bit, branch in enumerate(branches))),
+        )
+        for kind in np.unique(shape).tolist()
     ]
 
 
