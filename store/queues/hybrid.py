@@ -12,7 +12,7 @@ from heapq import merge
 from ..broker.system_topics import LITE_PREFIX, LMQ_PREFIX
 from ..disk.layout import Layout, QueueDirectory, has_topic
 from ..errors import Unreadable, Unsupported
-from .read import ConsumeQueue, ConsumeQueues, QueueSummary
+from .read import ConsumeQueue, ConsumeQueues
 from .rocksdb import RocksdbConsumeQueues
 
 _DOUBLE, _SELECTIVE = "rocksdbCQDoubleWriteEnable", "rocksdbCQSelectiveDoubleWriteEnable"
@@ -96,15 +96,8 @@ class HybridConsumeQueues(ConsumeQueues):
         """The queues of one topic, by queue id; empty if the topic has none."""
         return [self._lmq[topic]] if topic in self._lmq else super().of_topic(topic)
 
-    def summaries(
-        self, log_start: int = 0, log_end: int | None = None, *, broker_4: bool = False
-    ) -> list[QueueSummary]:
-        """What each queue holds, sorted; see `ConsumeQueue.summary`."""
-        found = super().summaries(log_start, log_end, broker_4=broker_4)
-        for topic, queue_id, _ in self._lmq.values():
-            opened = self.open(topic, queue_id)
-            found.append(opened.summary(log_start, log_end, broker_4=broker_4))
-        return sorted(found, key=lambda each: (each.topic, each.queue_id))
+    def _listed(self, each: QueueDirectory) -> ConsumeQueue:
+        return self.open(each.topic, each.queue_id) if each.topic in self._lmq else super()._listed(each)
 
     def close(self) -> None:
         """Close the database, if it was opened."""

@@ -344,11 +344,14 @@ class ConsumeQueues:
         Takes a few system calls per queue and reads no large file whole.
         """
         found = []
-        for topic, queue_id, path in self:
-            files = stream_of(self.layout, path, self._file_size)
-            with ConsumeQueue(topic, queue_id, files) as queue:
+        for each in self:
+            with self._listed(each) as queue:
                 found.append(queue.summary(log_start, log_end, broker_4=broker_4))
         return found
+
+    def _listed(self, each: QueueDirectory) -> ConsumeQueue:
+        """A queue as iterating gives it, which need not be looked for as `open` does."""
+        return ConsumeQueue(each.topic, each.queue_id, stream_of(self.layout, each.path, self._file_size))
 
     def lost_at_end(
         self, found: Iterable[QueueSummary], log: MappedFileQueue, end: int, payload: int = 0

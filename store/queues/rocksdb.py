@@ -488,13 +488,8 @@ class RocksdbConsumeQueues(ConsumeQueues):
         """Whether the topic has queues."""
         return any(queue.topic == topic for queue in self)
 
-    def summaries(
-        self, log_start: int = 0, log_end: int | None = None, *, broker_4: bool = False
-    ) -> list[QueueSummary]:
-        """What each queue holds, sorted; see `ConsumeQueue.summary`."""
-        return [
-            self.open(topic, queue_id).summary(log_start, log_end, broker_4=broker_4) for topic, queue_id, _ in self
-        ]
+    def _listed(self, each: QueueDirectory) -> ConsumeQueue:
+        return self.open(each.topic, each.queue_id)
 
     def give_up(self) -> None:
         """Have no queues from now on, since the database cannot be read."""

@@ -91,6 +91,7 @@ def test_light_queues_are_read_from_the_database(tmp_path: Path) -> None:
         found = list(find(store, Selection(topic="%LMQ%a")))
         assert len(found) == truth(LIGHT)["queues"]["%LMQ%a/0"]["max_offset"]
         assert [queue.topic for queue in store.queues.of_topic("%LMQ%a")] == ["%LMQ%a"]
+        assert [one[:2] for one in store.queues.summaries()] == [one[:2] for one in store.queues], "each once"
 
 
 @pytest.mark.parametrize(
