@@ -145,17 +145,8 @@ class Unrepairable(NamedTuple):
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields of the JSON."""
-        return {
-            "code": self.code,
-            "severity": self.severity.label,
-            "findings": self.findings,
-            "path": self.path,
-            "offset": self.offset,
-            "message": self.message,
-            "why": self.why,
-            "now": self.now,
-            "command": self.command,
-        }
+        row = {name: value for name, value in self._asdict().items() if name != "does"}
+        return {**row, "severity": self.severity.label}
 
 
 class JudgedRepair(NamedTuple):
