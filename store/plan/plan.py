@@ -9,7 +9,7 @@ remove `abort`.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -95,12 +95,23 @@ def new_checkpoint(
     )
 
 
-class QueueRow(NamedTuple):
-    """A queue after the plan."""
+class QueueEnds(NamedTuple):
+    """Min and max offset of a queue after a plan or a start."""
 
-    queue: QueueId
+    topic: str
+    queue_id: int
     min_offset: int
     max_offset: int
+
+    @property
+    def queue(self) -> QueueId:
+        """The queue."""
+        return QueueId(self.topic, self.queue_id)
+
+
+def ranges_of(rows: Iterable[QueueEnds]) -> dict[QueueId, tuple[int, int]]:
+    """Queue → its (min, max) offset."""
+    return {row.queue: (row.min_offset, row.max_offset) for row in rows}
 
 
 @dataclass(frozen=True)
@@ -115,7 +126,7 @@ class Plan:
     log_start: int
     log_end: int
     edits: Sequence[Edit] = ()
-    queues: Sequence[QueueRow] = ()
+    queues: Sequence[QueueEnds] = ()
     lost: Tally = field(default_factory=Tally)
     #: Number of lost messages that only a compaction log had.
     lost_compacted: int = 0
@@ -533,7 +544,7 @@ class _Queues:
     """The edits of queues and the fields of `Plan` about them."""
 
     edits: list[Edit] = field(default_factory=list)
-    rows: list[QueueRow] = field(default_factory=list)
+    rows: list[QueueEnds] = field(default_factory=list)
     shifted: list[QueueId] = field(default_factory=list)
     completed: int = 0
     beyond: int = 0
@@ -558,16 +569,16 @@ def _queue_edits(
         entries = snapshot.queues.get(name, ())
         if stores.in_files(name.topic) and not audit.is_sound:
             found.edits += queue_edits(fix, entries, directory, snapshot.queue_file_bytes)
-        row = QueueRow(name, _min_offset(audit, fix, profile), fix.end)
+        row = QueueEnds(*name, _min_offset(audit, fix, profile), fix.end)
         end = 0 if row.max_offset else database.end_without_units(name)
-        found.rows.append(QueueRow(name, end, end) if end else row)
+        found.rows.append(QueueEnds(*name, end, end) if end else row)
         found.completed += fix.missing
         found.beyond += fix.beyond
         if fix.shifted:
             found.shifted.append(name)
     for batches, of_batch, its_edits in builder.batches.finish():
         found.edits += its_edits
-        found.rows.append(QueueRow(batches.queue, batches.min_offset, batches.max_offset))
+        found.rows.append(QueueEnds(*batches.queue, batches.min_offset, batches.max_offset))
         found.completed += of_batch.missing
     return found
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -26,9 +26,9 @@ from ...formats.dledger_index import FILE_BYTES, UNIT_BYTES
 from ...formats.position_checkpoint import FILE as POSITION_CHECKPOINT
 from ..audit.messages import LogObserver, Messages, Readability, Tally, scan_messages
 from ..broker.dispatch_record import Dispatching
-from ..broker.load_rules import Refusal, size_at
+from ..broker.load_rules import LoadedFile, Refusal, size_at
 from ..broker.profiles import Profile
-from ..broker.snapshot import DirectoryEntry, QueueId, Snapshot
+from ..broker.snapshot import QueueId, Snapshot
 from ..columns import rows_of
 from ..disk.byte_reader import refusing
 from ..disk.file_queue import MappedFileQueue, file_name
@@ -39,10 +39,11 @@ from ..inspect.timer_records import DeliveredTimers
 from ..log.batch import Extent, ExtentKind
 from ..log.commit_log import Batch
 from ..plan.observer import GroupLoss
+from ..plan.plan import Plan, QueueEnds, ranges_of
 from ..queues.batches import SparseUnits, sparse_units
 from ..queues.edits import is_zero_from, last_byte, last_unit_byte
 from ..queues.references import commit_log_of
-from ..queues.start import ExtState, QueueState
+from ..queues.start import ExtFile, ExtState, QueueState
 from ..queues.start_rocksdb import StartedQueue
 from ..queues.units import Units, is_valid
 from ..search.queue_search import is_usual, open_log
@@ -53,9 +54,6 @@ from ..start.outcome import Outcome
 from ..start.queue_stores import compaction_topics
 from .broker_bugs import TimerLoss, timer_loss, with_bugs
 from .cases import Case
-
-if TYPE_CHECKING:
-    from ..plan.plan import Plan
 
 
 def index_items_lost(outcome: Outcome) -> int:
@@ -204,15 +202,6 @@ class FileChange(NamedTuple):
         return {"path": self.path, "change": self.change, "from": self.begin, "to": self.end}
 
 
-class QueueEnds(NamedTuple):
-    """Min and max offset of a queue after a start."""
-
-    topic: str
-    queue_id: int
-    min_offset: int
-    max_offset: int
-
-
 class DatabaseEnds(NamedTuple):
     """The queues in a RocksDB after a start. row: the dispatch progress in the database."""
 
@@ -229,14 +218,14 @@ class DatabaseEnds(NamedTuple):
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields of the JSON."""
-        return {"row": self.row, "queues": [queue._asdict() for queue in self.queues]}
+        return {"row": self.row, "queues": _json_of(self.queues)}
 
 
 def _ends(queues: Mapping[QueueId, StartedQueue]) -> list[QueueEnds]:
     return [QueueEnds(*name, queue.min_offset, queue.max_offset) for name, queue in sorted(queues.items())]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Prediction:
     """A broker's start on a store.
 
@@ -246,9 +235,9 @@ class Prediction:
 
     broker_version: str
     outcome: Literal["starts", "refuses", "hangs"]
-    case: Case
     reason: str | None = None
     delay_seconds: int = 0
+    case: Case
     start_file: str | None = None
     start_reason: str = ""
     log_start: int | None = None
@@ -310,39 +299,23 @@ class Prediction:
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields of the JSON."""
-        return {
-            "broker_version": self.broker_version,
-            "outcome": self.outcome,
-            "reason": self.reason,
-            "delay_seconds": self.delay_seconds,
-            "case": self.case.label,
-            "start_file": self.start_file,
-            "start_reason": self.start_reason,
-            "log_start": self.log_start,
-            "log_end": self.log_end,
-            "log_end_reason": self.log_end_reason,
-            "queues": [queue._asdict() for queue in self.queues],
-            "database": self.database.to_json() if self.database else None,
-            "race": self.race,
-            "files": [change.to_json() for change in self.files],
-            "readable": self.readable,
-            "lost": self.lost.to_json(),
-            "invisible": self.invisible.to_json(),
-            "groups": self.groups.to_json(),
-            "timers": self.timers.to_json() if self.timers else None,
-            "delayed_again": self.delayed_again,
-            "index_items_lost": self.index_items_lost,
-            "config": self.config.to_json() if self.config else None,
-        }
+        row = {name: _json_of(value) for name, value in vars(self).items() if name != "left_out"}
+        return {**row, "case": self.case.label}
+
+
+def _json_of(value: Any) -> Any:
+    """Return a field as data."""
+    if isinstance(value, list):
+        return [_json_of(each) for each in value]
+    if hasattr(value, "to_json"):
+        return value.to_json()
+    return value._asdict() if hasattr(value, "_asdict") else value
 
 
 def queue_ends(found: Prediction, plan: Plan | None, snapshot: Snapshot) -> Mapping[QueueId, tuple[int, int]]:
     """Return the (min, max) offset of all queues: as planned, else after a start, else of existing queues."""
-    if plan is not None:
-        return {row.queue: (row.min_offset, row.max_offset) for row in plan.queues}
-    if found.queues:
-        rows = found.queues
-        return {QueueId(r.topic, r.queue_id): (r.min_offset, r.max_offset) for r in rows}
+    if plan is not None or found.queues:
+        return ranges_of(found.queues if plan is None else plan.queues)
     return {queue: (0, 1) for queue, entries in snapshot.queues.items() if entries}
 
 
@@ -368,7 +341,7 @@ def prediction(
         case=case,
         reason=outcome.hangs or None,
         delay_seconds=outcome.delay_seconds,
-        start_file=_relative(outcome.start_path, root),
+        start_file=outcome.start_path and _relative(outcome.start_path, root),
         start_reason=outcome.start.reason if outcome.start else "",
         log_start=outcome.log_start,
         log_end=outcome.log_end,
@@ -376,7 +349,7 @@ def prediction(
         queues=queues,
         database=DatabaseEnds.of(outcome),
         left_out=after.without_first if database is not None and not outcome.stores.files else 0,
-        files=[_relative_change(change, root) for change in _changes(outcome)],
+        files=[each._replace(path=_relative(each.path, root)) for each in _changes(outcome)],
         readable=0 if hangs else after.readable,
         lost=after.lost,
         invisible=Tally() if hangs else with_bugs(outcome, after.invisible),
@@ -390,7 +363,7 @@ def _refused(outcome: Outcome, profile: Profile, case: Case) -> Prediction:
     assert outcome.refusal is not None
     root = os.fspath(outcome.snapshot.layout.root)
     reason = f"{outcome.refusal.reason} ({_relative(outcome.refusal.path, root)})"
-    return Prediction(profile.version, "refuses", case, reason)
+    return Prediction(broker_version=profile.version, outcome="refuses", case=case, reason=reason)
 
 
 def _end_reason(outcome: Outcome) -> str:
@@ -421,9 +394,7 @@ def _changes(outcome: Outcome) -> Iterator[FileChange]:
     for file in outcome.log_removed:
         if file.entry is not None:
             yield FileChange(file.entry.path, "removed", 0, file.entry.size)
-    for file in outcome.log.files[-1:]:
-        if file.entry is not None and file.wrote < snapshot.log_file_bytes:
-            yield from _truncated(file.entry, file.wrote)
+    yield from _cut(outcome.log.files, snapshot.log_file_bytes)
     if (ledger := outcome.dledger) is not None and ledger.rewritten >= 0:
         begin, end = (number * UNIT_BYTES for number in (ledger.rewritten, ledger.last + 1))
         place = Path(index_directory(snapshot)) / file_name(begin // FILE_BYTES * FILE_BYTES)
@@ -432,59 +403,40 @@ def _changes(outcome: Outcome) -> Iterator[FileChange]:
     for name, queue in sorted(outcome.queues.items()):
         yield from _queue_changes(queue, name.below(directory))
         if queue.ext is not None:
-            place = name.below(snapshot.layout.consume_queue_ext)
-            yield from _ext_changes(queue.ext, place)
+            yield from _queue_changes(queue.ext, name.below(snapshot.layout.consume_queue_ext))
     for entry, _ in outcome.index.deleted:
         yield FileChange(entry.path, "removed", 0, entry.size)
 
 
-def _truncated(entry: DirectoryEntry, begin: int, *, units: bool = False) -> Iterator[FileChange]:
-    end = last_unit_byte(entry, begin) if units else last_byte(entry, begin)
-    if end > begin:
-        yield FileChange(entry.path, "truncated", begin, end)
+def _cut(files: Sequence[LoadedFile], file_bytes: int, *, units: bool = False) -> Iterator[FileChange]:
+    """Yield what a start gives up behind the end of the last file."""
+    for file in files[-1:]:
+        if file.entry is not None and file.wrote < file_bytes:
+            end = last_unit_byte(file.entry, file.wrote) if units else last_byte(file.entry, file.wrote)
+            if end > file.wrote:
+                yield FileChange(file.entry.path, "truncated", file.wrote, end)
 
 
-def _queue_changes(queue: QueueState, directory: Path) -> Iterator[FileChange]:
+def _queue_changes(queue: QueueState | ExtState, directory: Path) -> Iterator[FileChange]:
+    """Yield the changes of a queue's files, or of those of its consumequeue_ext."""
     made = {file.start for file in queue.files if file.entry is None}
-    for file in queue.removed:
-        if file.entry is not None and file.start not in made:
-            yield FileChange(file.entry.path, "removed", 0, file.entry.size)
-    replaced = {file.start for file in queue.removed if file.entry is not None}
+    removed = {file.start: file.entry for file in queue.removed if file.entry is not None}
+    for start, entry in removed.items():
+        if start not in made:
+            yield FileChange(entry.path, "removed", 0, entry.size)
     for file in queue.files:
         if file.entry is None:
-            path = str(directory / file_name(file.start))
-            change: Change = "rewritten" if file.start in replaced else "created"
-            yield FileChange(path, change, 0, file.wrote)
-        elif file.added:
-            yield FileChange(file.entry.path, "extended", file.added_at, file.wrote)
-        if file.entry is not None and file is queue.files[-1] and file.wrote < queue.file_bytes:
-            yield from _truncated(file.entry, file.wrote, units=True)
-
-
-def _ext_changes(ext: ExtState, directory: Path) -> Iterator[FileChange]:
-    made = {file.start for file in ext.files if file.entry is None}
-    for file in ext.removed:
-        if file.entry is not None and file.start not in made:
-            yield FileChange(file.entry.path, "removed", 0, file.entry.size)
-    replaced = {file.start for file in ext.removed}
-    for file in ext.files:
-        if file.entry is None:
-            change: Change = "rewritten" if file.start in replaced else "created"
+            change: Change = "rewritten" if file.start in removed else "created"
             yield FileChange(str(directory / file_name(file.start)), change, 0, file.wrote)
-        elif file.added_at is not None:
+        elif file.added_at is not None and (isinstance(file, ExtFile) or file.added):
             yield FileChange(file.entry.path, "extended", file.added_at, file.wrote)
+    if isinstance(queue, QueueState):
+        yield from _cut(queue.files, queue.file_bytes, units=True)
 
 
-def _relative(path: str | None, root: str) -> str | None:
-    if path is None or not path.startswith(root + os.sep):
-        return path
-    return path[len(root) + 1 :]
-
-
-def _relative_change(change: FileChange, root: str) -> FileChange:
-    """Return the change with its path relative to the store."""
-    path = _relative(change.path, root) or change.path
-    return FileChange(path, change.change, change.begin, change.end)
+def _relative(path: str, root: str) -> str:
+    """Return a path relative to the store, or as it is if it is not inside."""
+    return path.removeprefix(root + os.sep)
 
 
 _OPEN_END = (1 << 63) - 1

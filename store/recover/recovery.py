@@ -173,15 +173,7 @@ class Recovery:
             "log_start": plan.log_start,
             "log_end": plan.log_end,
             "edits": [{**edit.to_json(), "path": self.layout_path(edit.path)} for edit in edits],
-            "queues": [
-                {
-                    "topic": row.queue.topic,
-                    "queue_id": row.queue.queue_id,
-                    "min_offset": row.min_offset,
-                    "max_offset": row.max_offset,
-                }
-                for row in plan.queues
-            ],
+            "queues": [row._asdict() for row in plan.queues],
             "completed": plan.completed,
             "lost": plan.lost.to_json(),
             "groups": plan.groups.to_json(),

@@ -46,7 +46,7 @@ from ..errors import InvalidInput, Missing, Refused, Unreadable, Unsupported
 from ..findings.next_commands import proposed
 from ..log.batch import Batch, Extent, ExtentKind
 from ..plan.observer import left_away
-from ..plan.plan import Plan, QueueRow
+from ..plan.plan import Plan, QueueEnds
 from ..queues.edits import QueueFix, queue_edits
 from ..queues.hybrid import selective_double_write
 from ..queues.read import ConsumeQueues
@@ -417,7 +417,7 @@ def with_database(layout: Layout, profile: Profile, plan: Plan, tell: _Tell, nam
 def _with_fix(plan: Plan, fix: DatabaseFix, wrong: Wrong) -> Plan:
     if not wrong:
         return plan
-    rows = [QueueRow(queue, 0, bound.queue_offset + 1) for queue, bound in fix.spool.ends.items()]
+    rows = [QueueEnds(*queue, 0, bound.queue_offset + 1) for queue, bound in fix.spool.ends.items()]
     return replace(
         plan,
         edits=[*plan.edits, *fix.edits(wrong.reason)],
@@ -446,7 +446,7 @@ def with_expired(snapshot: Snapshot, plan: Plan) -> Plan:
     with suppress(Unreadable), RocksDb.open(place) as database:
         ends.update(last_units(database))
     for queue, bound in sorted(ends.items()):
-        row, end = rows.get(queue, QueueRow(queue, 0, 0)), bound.queue_offset + 1
+        row, end = rows.get(queue, QueueEnds(*queue, 0, 0)), bound.queue_offset + 1
         expired = row.min_offset == row.max_offset < end and 0 <= bound.physical_offset < plan.log_start
         if not expired or end > LARGEST_OFFSET or "/" in queue.topic:
             continue
@@ -454,7 +454,7 @@ def with_expired(snapshot: Snapshot, plan: Plan) -> Plan:
             directory = queue_directory(snapshot.layout.consume_queue, *queue)
             edits = [edit for edit in edits if Path(edit.path).parent != directory]
             edits += _expired_queue_edits(snapshot, queue, bound, directory)
-            rows[queue] = QueueRow(queue, end, end)
+            rows[queue] = QueueEnds(*queue, end, end)
     return replace(plan, edits=edits, queues=list(rows.values()))
 
 

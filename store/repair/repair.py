@@ -37,7 +37,7 @@ from ..index.compare import index_edits
 from ..offsets.positions import Clamped
 from ..plan.normalize import normalize
 from ..plan.observer import Policy, RecoveryOptions
-from ..plan.plan import Plan, Reading, make_plan
+from ..plan.plan import Plan, Reading, make_plan, ranges_of
 from ..plan.unreferenced import pairs_of
 from ..queues.references import commit_log_of
 from ..queues.rocksdb import CURRENT, RocksDb
@@ -277,7 +277,7 @@ def repair_parts(
     if RepairPart.INDEX in choice.parts and (whole.index is None or whole.index.last_kept is not None):
         whole = _with_index(snapshot, whole, request.version, findings)
     config = ConfigRepair()
-    ranges = {row.queue: (row.min_offset, row.max_offset) for row in whole.queues}
+    ranges = ranges_of(whole.queues)
     if whole.without_log:
         snapshot = replace(snapshot, log=())
         named = (queue for queue, _ in whole.lost.shares)  # also those in a RocksDB
@@ -484,8 +484,7 @@ def _with_parts(
     snapshot = Snapshot.of(layout)
     profile = as_configured(profile_of(version), layout.broker_config)
     if options.policy is Policy.BROKER:
-        ranges = {row.queue: (row.min_offset, row.max_offset) for row in plan.queues}
-        config = config_repair(snapshot, ranges, profile, writer_profile(profile.version))
+        config = config_repair(snapshot, ranges_of(plan.queues), profile, writer_profile(profile.version))
         return replace(plan, edits=[*config.edits, *plan.edits])
     choice = Choice(parts | {RepairPart.LOG, RepairPart.ABORT})
     request = Request(choice, profile.version, options.made_ms)
