@@ -98,6 +98,14 @@ def file_name(start: int) -> str:
     return f"{start:0{NAME_DIGITS}d}"
 
 
+def in_files(begin: int, end: int, file_bytes: int) -> Iterator[tuple[int, int]]:
+    """Yield the parts (begin, end) of a range of the stream that lie in one file each."""
+    while begin < end:
+        behind = min(end, (begin // file_bytes + 1) * file_bytes)
+        yield begin, behind
+        begin = behind
+
+
 def _has_usual_name(file: MappedFile) -> bool:
     """Whether the name has as many digits as the names that brokers give."""
     return len(plain_name(os.path.basename(file.path))) == NAME_DIGITS  # noqa: PTH119

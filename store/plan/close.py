@@ -24,7 +24,7 @@ from ..broker.profiles import Profile
 from ..broker.snapshot import DirectoryEntry, QueueId, Snapshot
 from ..broker.system_topics import LMQ_PREFIX
 from ..counted import counted
-from ..disk.file_queue import MappedFile, MappedFileQueue, file_name
+from ..disk.file_queue import MappedFile, MappedFileQueue, file_name, in_files
 from ..disk.files import Edit
 from ..disk.layout import DLEDGER_PREFIX
 from ..errors import Refused
@@ -313,12 +313,7 @@ def units_behind(
     """Return the records behind the last good one that units name: lost, but known. head: bytes before each record.
     sure: something else proves that there were such records.
     """
-    gaps, begin = [], end
-    while begin < files_end:
-        behind = min(files_end, (begin // size + 1) * size)
-        gaps.append(Gap(begin, behind, True, 0))
-        begin = behind
-    found = look(gaps, ())
+    found = look([Gap(begin, behind, True, 0) for begin, behind in in_files(end, files_end, size)], ())
     # a single unit that names a place far behind the end does not prove a record there
     next_file = -(-end // size) * size
     begins_there = len(found) and int(found.position[0]) - head in (end, next_file)

@@ -28,7 +28,7 @@ from ..broker.load_rules import LoadedFile
 from ..broker.profiles import RecordRules
 from ..broker.snapshot import NO_QUEUE, DirectoryEntry, QueueId, Snapshot
 from ..counted import counted
-from ..disk.file_queue import MappedFile, MappedFileQueue, file_name
+from ..disk.file_queue import MappedFile, MappedFileQueue, file_name, in_files
 from ..disk.files import Edit
 from ..errors import Refused
 from ..log.batch import DAMAGED, Batch, Extent, ExtentKind
@@ -369,7 +369,8 @@ def _tiles_of(gap: EntryGap, snapshot: Snapshot, index: DledgerIndexFile) -> tup
     """Return the entries of a gap, and the BLANKs in it. Raises Refused."""
     first = gap.before.number + 1 if gap.before.number >= 0 else _first_number(gap, index)
     count = gap.after.number - first
-    parts = list(_by_file(gap, snapshot.log_file_bytes))
+    size = snapshot.log_file_bytes
+    parts = [_Part(begin, end, end % size == 0) for begin, end in in_files(gap.begin, gap.end, size)]
     term = gap.before.term if gap.before.term >= 0 else gap.after.term
     of_index = _by_units(gap, index.units(first, count), first, count)
     for found in chain([of_index], (_spread(each, count) for each in _known_parts(parts, snapshot))):
@@ -398,16 +399,6 @@ class _Part(NamedTuple):
     to_file_end: bool
     least: int = 1
     most: int = EVERYWHERE
-
-
-def _by_file(gap: EntryGap, size: int) -> Iterator[_Part]:
-    """Yield the parts of a gap, file by file."""
-    begin = gap.begin
-    while begin < gap.end:
-        file_end = (begin // size + 1) * size
-        end = min(gap.end, file_end)
-        yield _Part(begin, end, end == file_end)
-        begin = end
 
 
 Places = list[tuple[int, int]]
@@ -566,15 +557,13 @@ class _IndexFixer:
             self._write((number + begin) * UNIT_BYTES, wanted[begin:behind].tobytes())
 
     def _write(self, at: int, data: bytes) -> None:
-        while data:
-            start = at // FILE_BYTES * FILE_BYTES
-            part, data = data[: start + FILE_BYTES - at], data[start + FILE_BYTES - at :]
+        for begin, end in in_files(at, at + len(data), FILE_BYTES):
+            start, part = begin // FILE_BYTES * FILE_BYTES, data[begin - at : end - at]
             if file_name(start) in self._there:
                 path, reason = f"{self._directory}/{file_name(start)}", "units of the entries"
-                self.edits.append(Edit("write", path, reason, ("I-053",), at - start, len(part), part))
+                self.edits.append(Edit("write", path, reason, ("I-053",), begin - start, len(part), part))
             else:
-                self._new.setdefault(start, []).append((at - start, part))
-            at += len(part)
+                self._new.setdefault(start, []).append((begin - start, part))
 
     def behind(self, index: DledgerIndexFile) -> None:
         """Create missing files, and write zeros behind the last unit."""
@@ -583,10 +572,7 @@ class _IndexFixer:
             reason = "the index of the DLedger log"
             made = Edit("create", path, reason, ("I-053",), length=FILE_BYTES, pieces=tuple(pieces))
             self.edits.append(made)
-        begin, last = self._next * UNIT_BYTES, index.last_byte(self._next)
-        while begin < last:
+        for begin, end in in_files(self._next * UNIT_BYTES, index.last_byte(self._next), FILE_BYTES):
             start = begin // FILE_BYTES * FILE_BYTES
-            size = min(last, start + FILE_BYTES) - begin
             path = f"{self._directory}/{file_name(start)}"
-            self.edits.append(Edit("write", path, "behind the last entry", ("I-053",), begin - start, size))
-            begin += size
+            self.edits.append(Edit("write", path, "behind the last entry", ("I-053",), begin - start, end - begin))

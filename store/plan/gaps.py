@@ -45,6 +45,7 @@ from ..broker.load_rules import rows_not_to_store
 from ..broker.profiles import RecordRules
 from ..broker.snapshot import QueueId
 from ..broker.system_topics import HALF_TOPIC, OFFSET_MOVED, OP_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
+from ..disk.file_queue import in_files
 from ..log.batch import Batch, Extent, ExtentKind
 from ..log.message import Mark, tombstones
 
@@ -301,13 +302,9 @@ class GapFinder:
 
         next_ms: time of the good record there, for gaps at the beginning of the log: a record needs a time.
         """
-        while self.covered < position:
-            file_end = (self.covered // self.file_bytes + 1) * self.file_bytes
-            end = min(position, file_end)
-            to_file_end = end == file_end
-            gap = self._gap_to(end, to_file_end)
-            time_ms = gap.store_timestamp or next_ms
-            self.gaps.append(gap._replace(store_timestamp=time_ms))
+        for _, end in in_files(self.covered, position, self.file_bytes):
+            gap = self._gap_to(end, end % self.file_bytes == 0)
+            self.gaps.append(gap._replace(store_timestamp=gap.store_timestamp or next_ms))
             self.covered = end
 
     def _gap_to(self, end: int, to_file_end: bool) -> Gap:

@@ -33,7 +33,7 @@ from ..broker.snapshot import DirectoryEntry, Snapshot, list_entries
 from ..broker.system_topics import LMQ_PREFIX
 from ..counted import counted
 from ..disk.checkpoint import read_checkpoint
-from ..disk.file_queue import MappedFileQueue, file_name
+from ..disk.file_queue import MappedFileQueue, file_name, in_files
 from ..disk.layout import Layout
 from ..disk.lock import identity
 from ..disk.temporary import mapped
@@ -431,8 +431,6 @@ def pieces_of(log: CommitLog, replica: Replica, run: ReplicaRun) -> Iterator[Pie
 
 def _windows(run: ReplicaRun, file_bytes: int) -> Iterator[tuple[int, int]]:
     """Yield a run in windows that do not cross a file border."""
-    at = run.begin
-    while at < run.end:
-        end = min(run.end, at + _WINDOW_BYTES, (at // file_bytes + 1) * file_bytes)
-        yield at, end
-        at = end
+    for begin, end in in_files(run.begin, run.end, file_bytes):
+        for at in range(begin, end, _WINDOW_BYTES):
+            yield at, min(end, at + _WINDOW_BYTES)

@@ -43,7 +43,7 @@ from ..counted import counted
 from ..damage.scenario import apply_edit, copy_if, copy_store
 from ..disk.broker_conf import BrokerConfig
 from ..disk.checkpoint import read_timer_check
-from ..disk.file_queue import MappedFileQueue, file_name
+from ..disk.file_queue import MappedFileQueue, file_name, in_files
 from ..disk.files import Files, confine, remove_tree
 from ..disk.layout import COMMIT_LOG, COMPACTION, Layout, queue_directories, queue_directory, refuse_compressed
 from ..disk.lock import stream_of
@@ -283,12 +283,9 @@ def write_log(
 def gaps_of(layer: Layer, file_bytes: int) -> list[tuple[int, int]]:
     """Return the holes before and between the runs, from the begin of the first file on, cut at the ends of files."""
     reach = layer.runs[0].position // file_bytes * file_bytes
-    found = []
+    found = list[tuple[int, int]]()
     for run in layer.runs:
-        while reach < run.position:
-            end = min(run.position, (reach // file_bytes + 1) * file_bytes)
-            found.append((reach, end))
-            reach = end
+        found += in_files(reach, run.position, file_bytes)
         reach = run.end
     return found
 
