@@ -28,6 +28,8 @@ from .gaps import Forms, Gap, batch_text
 from .lost_messages import LostUnits, units_at
 
 SMALLEST_FILLER = SMALLEST + len(FILLER_TOPIC)
+_FILLERS = QueueId(LMQ_PREFIX, 0)
+"""Stands for the queue of fillers: as of an LMQ, its records become fillers."""
 
 
 class Fill(NamedTuple):
@@ -186,19 +188,11 @@ def together(parts: Sequence[LostUnits]) -> LostUnits:
 
 def _beside_tombstones(fill: Fill, forms: Forms) -> Iterator[Piece]:
     """Yield the fillers of a gap, and its BLANK."""
-    time = fill.gap.store_timestamp or forms.made_ms
-    for position, size in fill.fillers:
-        columns = {
-            **_common(time),
-            "magic_code": MAGIC_V1,
-            "queue_id": 0,
-            "queue_offset": 0,
-            "physical_offset": np.array([position], np.int64),
-            "sys_flag": FILLER_SYS_FLAG,
-            "born_timestamp": time,
-            "topic": FILLER_TOPIC,
-        }
-        yield position, _records(columns, np.array([size], np.int64), [b""], {}, forms)[0]
+    units = of_nobody(fill.fillers).replace(queues=[_FILLERS])
+    number = np.arange(len(units))
+    times = np.full(len(units), fill.gap.store_timestamp or forms.made_ms, np.int64)
+    if len(units):
+        yield from _tombstones(units, times, number, forms._replace(lost_tag=""), {})
     if fill.blank is not None:
         position, size = fill.blank
         yield position, BLANK.build({"total_size": size, "magic_code": MAGIC_BLANK})
@@ -230,8 +224,14 @@ def _tombstones(lost: LostUnits, times: Ints, gap: Ints, forms: Forms, bodies: M
     queue_ids = [queue.queue_id for queue in lost.queues]
     long = np.array([len(topic) > TOPIC_BYTES_MAX_V1 for topic in topics])
     rows = lost.queue.tolist()
+    hosts = ("born_host", "store_host")
     columns = {
-        **_common(times),
+        **{f"{host}.ip": _HOST for host in hosts},
+        **{f"{host}.port": 0 for host in hosts},
+        "flag": 0,
+        "store_timestamp": times,
+        "reconsume_times": 0,
+        "prepared_transaction_offset": 0,
         "magic_code": np.where(long, MAGIC_V2, MAGIC_V1)[lost.queue],
         "queue_id": np.array(queue_ids, np.int64)[lost.queue],
         "queue_offset": np.where(light, 0, lost.queue_offset),
@@ -253,18 +253,6 @@ def _tombstones(lost: LostUnits, times: Ints, gap: Ints, forms: Forms, bodies: M
     begins = np.flatnonzero(np.r_[True, apart])
     for part in np.split(np.arange(len(lost)), begins[1:]):
         yield int(lost.position[part[0]]), b"".join(made[row] for row in part.tolist())
-
-
-def _common(time: int | Ints) -> dict[str, Any]:
-    hosts = ("born_host", "store_host")
-    return {
-        **{f"{host}.ip": _HOST for host in hosts},
-        **{f"{host}.port": 0 for host in hosts},
-        "flag": 0,
-        "store_timestamp": time,
-        "reconsume_times": 0,
-        "prepared_transaction_offset": 0,
-    }
 
 
 def _records(
