@@ -225,14 +225,11 @@ def keep_entries(
     header names another place. Raises Refused.
     """
     size, entries = snapshot.log_file_bytes, {int(entry.name): entry for entry in snapshot.log}
-    index = DledgerIndexFile(snapshot)
     nothing = np.zeros(0, np.int64)
     look = partial(lost_units, snapshot, dead=nothing, ends=finder.queue_ends)
-    try:
+    with DledgerIndexFile(snapshot) as index:
         parts = [_tiles_of(gap, snapshot, index) for gap in finder.gaps]
         behind, unplaced = _lost_behind(snapshot, finder, index, look)
-    finally:
-        index.close()
     tiles = [tile for found, _ in parts for tile in found]
     blanks = [piece for _, found in parts for piece in found]
     saved = _good_records(queue, tiles)
@@ -491,8 +488,8 @@ def entry_index_edits(snapshot: Snapshot, queue: MappedFileQueue, end: int) -> l
     """Return edits of the index for the log up to `end` (units that differ, zeros behind them) and of the member's
     checkpoint. queue: the planned files of the log. As for DLedger an entry counts by its head: its record may be cut.
     """
-    index, fixer = DledgerIndexFile(snapshot), _IndexFixer(index_directory(snapshot))
-    try:
+    fixer = _IndexFixer(index_directory(snapshot))
+    with DledgerIndexFile(snapshot) as index:
         fixer.moved(index.entries)
         for file in queue.files_in(0, end):
             for part in entries_that_follow(_FileOfLog(queue, file), file.start):
@@ -502,8 +499,6 @@ def entry_index_edits(snapshot: Snapshot, queue: MappedFileQueue, end: int) -> l
                     fixer.compare(wanted, index.units(int(wanted["index"][0]), len(wanted)))
         fixer.behind(index)
         return [*fixer.edits, *state_edits(snapshot, fixer.last)]
-    finally:
-        index.close()
 
 
 def state_edits(snapshot: Snapshot, last: int) -> Iterator[Edit]:

@@ -27,6 +27,7 @@ from ..broker.load_rules import BodyCheck, LoadedFile, Refusal, check, truncate
 from ..broker.profiles import RecordRules
 from ..broker.snapshot import Snapshot, list_entries
 from ..counted import counted
+from ..disk.byte_reader import Closing
 from ..disk.file_queue import MappedFileQueue
 from ..log.commit_log import WINDOW_UNITS, index_units
 from ..log.window import Window
@@ -60,7 +61,7 @@ class DledgerEntries(NamedTuple):
         return self.starts + self.file_start
 
 
-class DledgerIndexFile:
+class DledgerIndexFile(Closing):
     """The index as a start finds it; units are read when needed."""
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -121,8 +122,8 @@ def index_directory(snapshot: Snapshot) -> str:
 
 def recover_entries(snapshot: Snapshot, files: list[LoadedFile]) -> DLedgerStart | Refusal:
     """Simulate DLedger's recovery of its loaded files. Raises Unreadable."""
-    size, index = snapshot.log_file_bytes, DledgerIndexFile(snapshot)
-    try:
+    size = snapshot.log_file_bytes
+    with DledgerIndexFile(snapshot) as index:
         if index.refusal:
             return index.refusal
         for before, after in pairwise(files):
@@ -136,8 +137,6 @@ def recover_entries(snapshot: Snapshot, files: list[LoadedFile]) -> DLedgerStart
             return Refusal("dledger-too-small", reason, files[0].entry.path)
         found.committed = _committed(snapshot, files, found, index)
         return found
-    finally:
-        index.close()
 
 
 def _walk_entries(snapshot: Snapshot, files: list[LoadedFile], index: DledgerIndexFile) -> DLedgerStart:
