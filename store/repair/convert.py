@@ -19,9 +19,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryFile
-from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -37,12 +35,12 @@ from ..audit.messages import scan_messages
 from ..broker.dispatch_record import Dispatching
 from ..damage.scenario import check_target
 from ..disk.broker_conf import BrokerConfig
-from ..disk.byte_reader import read
 from ..disk.file_queue import MappedFileQueue
 from ..disk.files import Edit, Files
 from ..disk.layout import COMMIT_LOG, TIMER_LOG, Layout
 from ..disk.lock import holder, new_directory
 from ..disk.sizes import commit_log_size
+from ..disk.temporary import TemporaryBytes
 from ..errors import InUse, Refused, StoreError, Unsupported
 from ..findings.next_commands import proposed
 from ..inspect.timers import OPTION as TIMER_OPTION
@@ -78,45 +76,32 @@ _PAIR = np.dtype(np.int64).itemsize * 2
 
 
 class Moved:
-    """Old and new positions of records. A context manager: the file is removed at its end."""
+    """Old and new positions of records."""
 
     def __init__(self) -> None:
-        self._file = TemporaryFile(prefix="mqstore-")  # noqa: SIM115 - closed by __exit__
+        self._file = TemporaryBytes()
         #: Of each block of pairs: the first old position; the byte offset, and the number of pairs.
         self._first: list[int] = []
         self._blocks: list[tuple[int, int]] = []
-        self._bytes = 0
 
     def add(self, old: Ints, new: Ints) -> None:
         """Add records at `old` (ascending, behind all earlier ones), which now lie at `new`: int64[n] each."""
-        if not len(old):
-            return
-        self._file.write(np.concatenate([old, new]).astype(np.int64).data)
-        self._first.append(int(old[0]))
-        self._blocks.append((self._bytes, len(old)))
-        self._bytes += len(old) * _PAIR
+        if len(old):
+            at = self._file.append(np.concatenate([old, new]).astype(np.int64).tobytes())
+            self._first.append(int(old[0]))
+            self._blocks.append((at, len(old)))
 
     def places(self, old: Ints) -> Ints:
         """Return the new positions of records, int64[n]; NOWHERE if no record was at `old`."""
         found = np.full(len(old), NOWHERE, np.int64)
-        self._file.flush()
         block = np.searchsorted(np.array(self._first, np.int64), old, "right") - 1
         for number in np.unique(block[block >= 0]).tolist():
             rows = np.flatnonzero(block == number)
             at, count = self._blocks[number]
-            pairs = read(self._file.fileno(), count * _PAIR, at, "", end=self._bytes)
-            known, new = np.frombuffer(pairs, np.int64).reshape(2, count)
+            known, new = np.frombuffer(self._file.read(at, count * _PAIR), np.int64).reshape(2, count)
             place = np.minimum(np.searchsorted(known, old[rows]), count - 1)
             found[rows] = np.where(known[place] == old[rows], new[place], NOWHERE)
         return found
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._file.close()
 
 
 #: Distance from the position of the half message in a record to the body.
@@ -309,7 +294,8 @@ def convert(
     _check(layout)
     check_target(layout.root, target)
     file_bytes = commit_log_size(layout).value
-    with new_directory(target, files, like=layout.root), Moved() as moved:
+    with new_directory(target, files, like=layout.root):
+        moved = Moved()
         copied = _copy_log(layout, target, file_bytes, files, moved, tell, _put_right(layout, version))
         left_behind = copy_rest(layout, target, files)
         copy_expired_queues(layout, target, log_start(layout), files)

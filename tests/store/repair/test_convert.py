@@ -315,8 +315,7 @@ def copy(log: MadeLog, tmp_path: Path, moved: Moved) -> list[Message]:
 @pytest.mark.parametrize("seed", range(4))
 def test_any_log_has_its_records_in_order(seed: int, tmp_path: Path) -> None:
     log = made(random.Random(seed), count=60, file_size=8192, around=48)
-    with Moved() as moved:
-        assert_moved(log, tmp_path, moved)
+    assert_moved(log, tmp_path, Moved())
 
 
 def assert_moved(log: MadeLog, tmp_path: Path, moved: Moved) -> None:
@@ -339,8 +338,7 @@ def test_ends_of_transactions_name_their_halves(tmp_path: Path) -> None:
             sys_flag=SysFlag.COMMIT | (SysFlag.BORN_V6 if number % 2 else 0),
             prepared_transaction_offset=half,
         )
-    with Moved() as moved:
-        found = copy(log, tmp_path, moved)
+    found = copy(log, tmp_path, Moved())
     assert len(found) == 40
     for half_message, end in zip(found[::2], found[1::2], strict=True):
         assert end.prepared_transaction_offset == half_message.physical_offset
@@ -350,8 +348,7 @@ def test_a_checksum_over_the_record_is_made_anew(tmp_path: Path) -> None:
     log = MadeLog(4096, 48)
     for number in range(20):
         log.append(b"body" * number, properties=b"a\x01b\x02" + crc_item(b""))
-    with Moved() as moved:
-        found = copy(log, tmp_path, moved)
+    found = copy(log, tmp_path, Moved())
     assert len(found) == 20
     plain = log_of(tmp_path / "plain")
     with plain.queue:
