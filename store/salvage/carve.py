@@ -269,22 +269,13 @@ _TRIED_BYTES_MAX = 4 << 30
 _FOLLOWING_MAX = 8
 
 
-class _Cut(NamedTuple):
-    """A record that is not whole where it begins."""
-
-    source: int
-    at: int
-    position: int
-    size: int
-
-
 def join(found: Carved, sources: Sources) -> int:
     """Replace cut records by joined ones, in place; return how many. Raises Unreadable."""
     following: dict[int, list[SalvageRun]] = defaultdict(list)
     for run in found.runs:
         if run.grade is Grade.WHOLE:
             following[run.position].append(run)
-    joined, done, trial = list[SalvageRun](), list[_Cut](), _Trial(sources)
+    joined, done, trial = list[SalvageRun](), list[Fragment](), _Trial(sources)
     held = 0
     for cut in _cuts(found):
         behind = following.get(cut.position + cut.size, [])[:_FOLLOWING_MAX]
@@ -302,13 +293,11 @@ def join(found: Carved, sources: Sources) -> int:
     return len(joined)
 
 
-def _cuts(found: Carved) -> list[_Cut]:
+def _cuts(found: Carved) -> list[Fragment]:
     """Return heads without a body, and single records that are damaged behind their head."""
-    cuts = [_Cut(f.source, f.at, f.position, f.size) for f in found.fragments if not f.embedded]
-    for run in found.runs:
-        if run.grade is not Grade.WHOLE and run.records == 1:
-            cuts.append(_Cut(run.source, run.at, run.position, run.length))
-    return cuts
+    single = (run for run in found.runs if run.grade is not Grade.WHOLE and run.records == 1)
+    damaged = (Fragment(run.source, run.at, run.position, run.length, embedded=False) for run in single)
+    return [*(fragment for fragment in found.fragments if not fragment.embedded), *damaged]
 
 
 class _Trial:
@@ -318,7 +307,7 @@ class _Trial:
         self._sources = sources
         self._tried = 0
 
-    def joined(self, cut: _Cut, following: list[SalvageRun]) -> bytes | None:
+    def joined(self, cut: Fragment, following: list[SalvageRun]) -> bytes | None:
         """Return the only record that a cut record makes with what stands before the record that follows, or None."""
         front = self._sources[cut.source].bytes_at(cut.at, cut.size)
         made: set[bytes] = set()
@@ -338,7 +327,7 @@ class _Trial:
         return made.pop() if len(made) == 1 else None
 
 
-def _is_whole(record: bytes, cut: _Cut) -> bool:
+def _is_whole(record: bytes, cut: Fragment) -> bool:
     if len(record) != cut.size:
         return False
     columns = decode_one(MESSAGE, record)
@@ -346,7 +335,7 @@ def _is_whole(record: bytes, cut: _Cut) -> bool:
     return whole and grades(columns)[0] == Grade.WHOLE
 
 
-def _forget(cuts: list[_Cut], found: Carved) -> None:
+def _forget(cuts: list[Fragment], found: Carved) -> None:
     """Remove records that were joined from the fragments and from the damaged records."""
     gone = {(cut.source, cut.at) for cut in cuts}
     found.runs = [r for r in found.runs if r.grade is Grade.WHOLE or (r.source, r.at) not in gone]
@@ -378,7 +367,9 @@ def arrange(runs: list[SalvageRun], sources: Sources, accepted: Grade) -> Arrang
         aside = run.odd or run.grade > accepted
         _place(run, 1 if aside else 0, found, sources)
     for layer in found.layers:
-        layer.runs[:] = list(_joined(layer.runs))
+        parts, layer.runs = layer.runs, []
+        for run in parts:  # neighbours that were one run before they were cut
+            append(layer.runs, [run])
     return found
 
 
@@ -441,17 +432,3 @@ def _verdict(run: SalvageRun, position: int, end: int, layer: Layer, above: Laye
             if own == sources[other.source].bytes_at(position - other.shift, end - position):
                 return _SAME
     return _OTHER if there else _FREE
-
-
-def _joined(runs: list[SalvageRun]) -> Iterator[SalvageRun]:
-    """Join neighbours that were one run before they were cut."""
-    last: SalvageRun | None = None
-    for run in runs:
-        if last is not None and last.followed_by(run) and last.odd == run.odd:
-            last = last._replace(length=last.length + run.length, records=last.records + run.records)
-            continue
-        if last is not None:
-            yield last
-        last = run
-    if last is not None:
-        yield last

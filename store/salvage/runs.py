@@ -364,8 +364,8 @@ class SalvageRun(NamedTuple):
 
     def followed_by(self, other: SalvageRun) -> bool:
         """Whether the other run continues where this one ends."""
-        here = (self.source, self.at_end, self.end, self.grade)
-        return here == (other.source, other.at, other.position, other.grade)
+        here = (self.source, self.at_end, self.end, self.grade, self.odd)
+        return here == (other.source, other.at, other.position, other.grade, other.odd)
 
 
 def runs_of(source: int, at: Ints, position: Ints, size: Ints, grade: Ints) -> list[SalvageRun]:
@@ -498,18 +498,11 @@ class Layer:
 
 def split_far(layer: Layer, file_bytes: int) -> tuple[Layer, list[Layer]]:
     """Split a layer whose runs are far apart: return the part with most records, and the others."""
-    groups: list[list[SalvageRun]] = []
-    reach = None
+    groups, reach = list[Layer](), None
     for run in layer.runs:
         if reach is None or run.position - reach > LARGEST_GAP_FILES * file_bytes:
-            groups.append([])
-        groups[-1].append(run)
+            groups.append(Layer())
+        groups[-1].add(run)
         reach = run.end
-    layers = []
-    for group in groups:
-        made = Layer()
-        for run in group:
-            made.add(run)
-        layers.append(made)
-    layers.sort(key=lambda each: -each.records)
-    return (layers[0] if layers else layer), layers[1:]
+    groups.sort(key=lambda each: -each.records)
+    return (groups[0] if groups else layer), groups[1:]
