@@ -15,7 +15,7 @@ import heapq
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from math import gcd
 from pathlib import Path
@@ -44,7 +44,7 @@ from ..damage.scenario import apply_edit, copy_if, copy_store
 from ..disk.broker_conf import BrokerConfig
 from ..disk.checkpoint import read_timer_check
 from ..disk.file_queue import MappedFileQueue, file_name, in_files
-from ..disk.files import Files, confine, remove_tree
+from ..disk.files import Files, OpenFile, confine, remove_tree
 from ..disk.layout import COMMIT_LOG, COMPACTION, Layout, queue_directories, queue_directory, refuse_compressed
 from ..disk.lock import stream_of
 from ..errors import InvalidInput, NoSpace, Refused, Unreadable, Unsupported
@@ -262,22 +262,37 @@ def write_log(
     check_layer(layer, file_bytes)
     files.make_directory(directory)
     put_barrier(directory, file_bytes, files)
-    count, start = 0, -1
-    with ExitStack() as opened:
+    with _log_files(directory, file_bytes, files) as file_at:
         for run in layer.runs:
-            if run.position // file_bytes * file_bytes != start:
-                opened.close()
-                start = run.position // file_bytes * file_bytes
-                file = opened.enter_context(files.create(directory / file_name(start)))
-                file.truncate(file_bytes)
-                opened.callback(file.sync)
-                count += 1
+            file, start = file_at(run.position)
             for at in range(0, run.length, _CHUNK_BYTES):
                 size = min(_CHUNK_BYTES, run.length - at)
                 file.pwrite(sources[run.source].bytes_at(run.at + at, size), run.position + at - start)
                 told(size)
+    return len({run.position // file_bytes for run in layer.runs})
+
+
+@contextmanager
+def _log_files(directory: Path, file_bytes: int, files: Files) -> Iterator[Callable[[int], tuple[OpenFile, int]]]:
+    """Yield what opens the log file of a position, or makes it, and returns it and its start. The file is flushed when
+    another one is opened; positions ascend.
+    """
+    there: list[tuple[OpenFile, int]] = []
+    with ExitStack() as opened:
+
+        def file_at(position: int) -> tuple[OpenFile, int]:
+            start = position // file_bytes * file_bytes
+            if not there or there[-1][1] != start:
+                opened.close()
+                file = opened.enter_context(files.open_or_create(directory / file_name(start)))
+                if file.size != file_bytes:
+                    file.truncate(file_bytes)
+                opened.callback(file.sync)
+                there[:] = [(file, start)]
+            return there[0]
+
+        yield file_at
     files.sync_directory(directory)
-    return count
 
 
 def gaps_of(layer: Layer, file_bytes: int) -> list[tuple[int, int]]:
@@ -358,20 +373,11 @@ def _write_fills(
     closed: list[Fill], forms: Forms, queue: MappedFileQueue, directory: Path, file_bytes: int, files: Files
 ) -> None:
     """Write what closes the holes, piece by piece; missing files are created."""
-    start, file = -1, None
-    with ExitStack() as opened:
+    with _log_files(directory, file_bytes, files) as file_at:
         for fill in closed:
             for position, data in _pieces(fill, forms, queue):
-                if file is None or position // file_bytes * file_bytes != start:
-                    opened.close()
-                    start = position // file_bytes * file_bytes
-                    path = directory / file_name(start)
-                    file = opened.enter_context(files.open_or_create(path))
-                    if file.size != file_bytes:
-                        file.truncate(file_bytes)
-                    opened.callback(file.sync)
+                file, start = file_at(position)
                 file.pwrite(data, position - start)
-    files.sync_directory(directory)
 
 
 def complete(
