@@ -230,49 +230,46 @@ def make_plan(
         snapshot = replace(snapshot, batch_queues={}, batch_topics=frozenset())
     with queues_as_files(snapshot, stores, copied) as (with_files, database):
         stores = stores._replace(deleted=left_away(with_files, profile, options.named, deleted))
-        plan = _plan(
-            with_files,
-            profile,
-            outcome,
-            QueueDatabase(stores, database),
-            options=options,
-            reading=reading,
-            progress=progress,
-            twin=twin,
-        )
+        task = _Task(with_files, profile, outcome, options, reading, progress or {})
+        plan = _plan(task, QueueDatabase(stores, database), twin=twin)
     check_reach(snapshot.layout, plan.edits)
     return plan
 
 
-def _plan(
-    snapshot: Snapshot,
-    profile: Profile,
-    outcome: Outcome,
-    database: QueueDatabase,
-    *,
-    options: RecoveryOptions,
-    reading: Reading,
-    progress: Progress | None,
-    twin: bool,
-) -> Plan:
-    """As `make_plan`, with the queues of a RocksDB as files."""
+class _Task(NamedTuple):
+    """What `make_plan` was given, with the queues of a RocksDB as files."""
+
+    snapshot: Snapshot
+    profile: Profile
+    outcome: Outcome
+    options: RecoveryOptions
+    reading: Reading
+    progress: Progress
+
+    def builder(self, log: LogPlan, groups: GroupLoss, verified: VerifiedLog | None) -> PlanBuilder:
+        """Return an observer for a log that ends as planned."""
+        return PlanBuilder(self.snapshot, log, groups, self.profile, self.options, verified)
+
+
+def _plan(task: _Task, database: QueueDatabase, *, twin: bool) -> Plan:
+    """As `make_plan`."""
+    snapshot, profile, outcome, options, (observers, tell, verified), progress = task
     policy, keep = options.policy, options.policy is Policy.KEEP
-    observers, tell, verified = reading
     switches, verified = _with_existing_lmq(snapshot, outcome, verified) if keep else (outcome.switches, verified)
     typed, wrong_type = of_right_type(snapshot, profile.queues)
     empty, replica = options.force_empty_log, options.replica
     normalized, edits = normalize(typed, any_length=keep, empty_log=empty, replica=replica)
     edits += wrong_type
     if not normalized.log:
-        return _without_log(snapshot, policy, profile, edits, GroupLoss(progress or {}), database.stores.database)
+        return _without_log(task, edits, database.stores.database)
     verified = None if edits else verified
     queue, builder = _files_of(normalized), None
     how = database.stores.making(switches.dispatching(profile.dispatch))
     look = partial(scan_messages, how=how, progress=tell)
-    groups, brought = GroupLoss(progress or {}), None
+    brought = None
+    normal = task._replace(snapshot=normalized, reading=task.reading._replace(verified=verified))
     if keep:
-        reading = reading._replace(verified=verified)
-        kept, builder, brought = _keep(normalized, queue, profile, outcome, options, look, reading, groups)
+        kept, builder, brought = _keep(normal, queue, look)
     else:
         if edits or outcome.refusal or outcome.log.hidden:
             outcome = simulate(
@@ -283,8 +280,7 @@ def _plan(
     untouched = verified and verified.beside(kept.written)
     if builder is None:
         commit_log = commit_log_of(snapshot.layout, kept.queue)
-        groups = GroupLoss(progress or {})
-        builder = PlanBuilder(normalized, kept.plan, groups, profile, options, verified)
+        builder = normal.builder(kept.plan, GroupLoss(progress), verified)
         if keep:
             look(commit_log, [builder], crc=False, progress=None, verified=untouched)
         else:
@@ -298,28 +294,21 @@ def _plan(
     builder.note_lost(tombstoned(normalized, [*kept.fills, *kept.gone]), kept.unplaced, kept.torn)
     beyond = sum(int((fill.lost.position >= outcome.log_end).sum()) for fill in kept.fills)
     plan = Plan(policy, kept.plan.start, kept.plan.end, edits, brought=brought, beyond=beyond)
-    completed = partial(_completed, plan, snapshot, profile, switches)
     database = database._replace(verified=untouched, rewritten=[begin for begin, _ in kept.written])
-    found = completed(options, kept, builder, database)
+    found = _completed(plan, task, switches, kept, builder, database)
     if not (twin and found.exact_alone) or kept.exact_alone or builder.batches.queues:
         return found
     if database.stores.database is not None:
         return found
-    other, builder = options._replace(exact=False), builder.without_exact()
-    return replace(found, inexact=completed(other, kept, builder, database))
+    task = task._replace(options=options._replace(exact=False))
+    return replace(found, inexact=_completed(plan, task, switches, kept, builder.without_exact(), database))
 
 
 def _completed(
-    plan: Plan,
-    snapshot: Snapshot,
-    profile: Profile,
-    switches: Switches,
-    options: RecoveryOptions,
-    kept: KeptLog,
-    builder: PlanBuilder,
-    database: QueueDatabase,
+    plan: Plan, task: _Task, switches: Switches, kept: KeptLog, builder: PlanBuilder, database: QueueDatabase
 ) -> Plan:
     """Return the plan completed with the edits of the log, the queues, the index and the rest."""
+    snapshot, profile, _, options, *_ = task
     log, rules = kept.plan, profile.dispatch
     planned_log = commit_log_of(snapshot.layout, kept.queue)
     queues = _queue_edits(snapshot, builder, planned_log, profile, database)
@@ -409,21 +398,14 @@ def _with_existing_lmq(
 
 
 def _keep(
-    snapshot: Snapshot,
-    queue: MappedFileQueue,
-    profile: Profile,
-    outcome: Outcome,
-    options: RecoveryOptions,
-    look: Callable[..., None],
-    reading: Reading,
-    groups: GroupLoss,
+    task: _Task, queue: MappedFileQueue, look: Callable[..., None]
 ) -> tuple[KeptLog, PlanBuilder | None, Brought | None]:
     """Read the log and plan it under `keep`. If nothing is damaged, one pass is enough: then the builder of that pass
     is returned, too. Raises Refused, Unreadable.
     """
-    observers, _, verified = reading
+    snapshot, profile, outcome, options, (observers, _, verified), progress = task
     if snapshot.layout.dledger is not None:
-        return _keep_entries(snapshot, queue, profile, options, look, observers, groups)
+        return _keep_entries(task, queue, look)
     verifies, brought = _verifies(profile, outcome), None
     if options.replica:
         from .bring_back import with_replica
@@ -438,13 +420,13 @@ def _keep(
     # if the broker cuts good records off, their queues count, too
     reach = 0 if verified is None else verified.reach
     cuts, whole = reach > as_it_is.end, as_it_is._replace(end=max(reach, as_it_is.end))
-    guess = PlanBuilder(snapshot, whole, GroupLoss({}) if cuts else groups, profile, options, verified)
+    guess = task.builder(whole, GroupLoss({} if cuts else progress), verified)
     look(commit_log, [finder, guess, *observers], verified=verified)
     if max(finder.end, as_it_is.end) != whole.end:
         cuts, whole = True, as_it_is._replace(end=max(finder.end, as_it_is.end))
-        guess = PlanBuilder(snapshot, whole, GroupLoss({}), profile, options, verified)
+        guess = task.builder(whole, GroupLoss({}), verified)
         look(commit_log, [guess], crc=False, verified=verified)
-    guess = _without_dead_tail(guess, finder, commit_log, profile, options, look, verified)
+    guess = _without_dead_tail(task, guess, finder, commit_log, partial(look, crc=False, verified=verified))
     silent = [*guess.nameless, *finder.silent]
     elsewhere = wrong_offsets(commit_log, guess.queues, finder.misplaced, silent)
     pieces = brought.pieces if brought else ()
@@ -461,15 +443,10 @@ def _verifies(profile: Profile, outcome: Outcome) -> bool:
 
 
 def _keep_entries(
-    snapshot: Snapshot,
-    queue: MappedFileQueue,
-    profile: Profile,
-    options: RecoveryOptions,
-    look: Callable[..., None],
-    observers: tuple[LogObserver, ...],
-    groups: GroupLoss,
+    task: _Task, queue: MappedFileQueue, look: Callable[..., None]
 ) -> tuple[KeptLog, PlanBuilder | None, Brought | None]:
     """As `_keep` for a DLedger log. Raises Refused, Unreadable."""
+    snapshot, profile, _, options, (observers, *_), progress = task
     if options.replica:
         raise Refused("a DLedger log takes nothing from a replica", path=snapshot.layout.dledger)
     delivered = delay_progress(snapshot.layout, config_rules(profile)) or {}
@@ -477,7 +454,7 @@ def _keep_entries(
     finder = EntryFinder(profile.record, delivered, queue.start)
     look(log, [finder, *observers])
     as_it_is = LogPlan(queue.start, finder.end, False, [], 0)
-    guess = PlanBuilder(snapshot, as_it_is, groups, profile, options, None)
+    guess = task.builder(as_it_is, GroupLoss(progress), None)
     look(log, [guess], crc=False, progress=None)
     elsewhere = wrong_offsets(log, guess.queues, (), [*guess.nameless, *finder.silent])
     kept = keep_entries(snapshot, queue, options.forms, finder, elsewhere, places(guess.queues))
@@ -485,41 +462,31 @@ def _keep_entries(
 
 
 def _without_dead_tail(
-    guess: PlanBuilder,
-    finder: GapFinder,
-    log: CommitLog,
-    profile: Profile,
-    options: RecoveryOptions,
-    look: Callable[..., None],
-    verified: VerifiedLog | None,
+    task: _Task, guess: PlanBuilder, finder: GapFinder, log: CommitLog, look: Callable[..., None]
 ) -> PlanBuilder:
     """Return a builder that has seen the log without a dead tail, if there is one, else `guess`."""
     counted_again = any(audit.irregular for audit in guess.queues.values())
     if not counted_again or guess.snapshot.batch_queues:
         return guess
     tail = DeadTail(guess.queues)
-    look(log, [tail], crc=False, verified=verified)
+    look(log, [tail])
     end = tail.begin(log)
     if end is None:
         return guess
     finder.give_up(end)
-    shorter = guess.log._replace(end=end, again=True)
-    again = PlanBuilder(guess.snapshot, shorter, GroupLoss({}), profile, options)
-    look(log, [again], crc=False, verified=verified)
+    again = task.builder(guess.log._replace(end=end, again=True), GroupLoss({}), None)
+    look(log, [again])
     return again
 
 
-def _without_log(
-    snapshot: Snapshot, policy: str, profile: Profile, edits: list[Edit], groups: GroupLoss, database: Path | None
-) -> Plan:
+def _without_log(task: _Task, edits: list[Edit], database: Path | None) -> Plan:
     """Return the plan of a store that has no log and is missing none. database: of queues. Raises Refused."""
-    lost = Tally()
+    snapshot, lost, groups = task.snapshot, Tally(), GroupLoss(task.progress)
     for messages in named_messages(snapshot):
         groups.add(messages)
         times = messages.store_timestamp
         lost.add(messages.queue, "", messages.size, times, messages.offset)
-    old = Checkpoint(**snapshot.checkpoint)
-    new = new_checkpoint(old, profile, -1, 0, 0)
+    new = new_checkpoint(Checkpoint(**snapshot.checkpoint), task.profile, -1, 0, 0)
     if traces_of_log(snapshot):
         edits = [*edits, *put_away(snapshot, database)]
     if edits or snapshot.layout.commit_log_directories[0].is_dir():  # the directory can hold the start barrier
@@ -527,7 +494,7 @@ def _without_log(
     check_kinds(edits)
     # without queues, only the index names messages
     indexed = 0 if lost.messages else index_alone(snapshot, (), (), (0, -1))
-    plan = Plan(policy, 0, 0, edits, lost=lost, index_alone=indexed, groups=groups)
+    plan = Plan(task.options.policy, 0, 0, edits, lost=lost, index_alone=indexed, groups=groups)
     return replace(plan, checkpoint=new, complete_checkpoint=new)
 
 
