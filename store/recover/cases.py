@@ -392,8 +392,7 @@ CASES: tuple[Case, ...] = (
         "cuts the log there, deletes the later files and their queue units",
         "none: set duplicationEnable=false, as when the store was written",
         lambda facts: facts.after.lost.messages > 0 and facts.without_dup_info,
-        (),
-        ("I-050",),
+        codes=("I-050",),
         by_options=True,
     ),
     Case(
@@ -440,8 +439,7 @@ CASES: tuple[Case, ...] = (
         "ends the log before it; the bytes stay",
         "ends the log before it and zeros the bytes",
         lambda facts: facts.tail_used,
-        (),
-        ("I-020", "I-043"),
+        codes=("I-020", "I-043"),
         keep="a tombstone if a queue names it (not on a slave, which gets it again), else the same",
     ),
     Case(
@@ -460,8 +458,7 @@ CASES: tuple[Case, ...] = (
         "does not notice; queues that it rebuilds have this message in a wrong place and all later ones shifted",
         "leaves it as it is",
         lambda facts: facts.plan is not None and facts.plan.restored > 0,
-        (),
-        ("I-070",),
+        codes=("I-070",),
         keep="corrects the header where the rest of the record proves it",
     ),
     Case(
@@ -479,8 +476,7 @@ CASES: tuple[Case, ...] = (
         "answers pulls only from the compaction log: consumers do not get these messages",
         "rebuilds the compaction log from the commit log",
         lambda facts: facts.uncompacted,
-        (),
-        ("I-148", "I-182"),
+        codes=("I-148", "I-182"),
     ),
     Case(
         "compaction-unserved",
@@ -488,8 +484,7 @@ CASES: tuple[Case, ...] = (
         "answers pulls with nothing: brokers since 5.4 keep a compaction log only with queues in files",
         "none: with enableCompaction=false the topic is served like any other",
         lambda facts: any(share.queue.topic in facts.outcome.unserved for share in facts.after.invisible),
-        (),
-        ("I-182",),
+        codes=("I-182",),
         by_options=True,
     ),
     Case(
@@ -498,8 +493,7 @@ CASES: tuple[Case, ...] = (
         "has one unit for each batch: pulls of all but its first message fail, in some versions all pulls",
         "none: the topic needs queues in files (repair --queues --as files)",
         lambda facts: bool(facts.in_batches),
-        (),
-        ("I-083", "I-182"),
+        codes=("I-083", "I-182"),
         by_options=True,
     ),
     Case(
@@ -508,8 +502,7 @@ CASES: tuple[Case, ...] = (
         "makes the units",
         "completes the queues from the log",
         lambda facts: facts.plan is not None and facts.plan.completed > 0,
-        (),
-        ("I-070", "I-075"),
+        codes=("I-070", "I-075"),
     ),
     Case(
         "queues-ahead",
@@ -535,8 +528,7 @@ CASES: tuple[Case, ...] = (
         "does not notice it; delivers damaged messages or none",
         "leaves it as it is",
         lambda facts: facts.after.damaged > 0 or facts.after.damaged_bytes > 0,
-        (),
-        ("I-020", "I-023"),
+        codes=("I-020", "I-023"),
         keep="closes it like other damage: tombstones, fillers, BLANKs",
     ),
     Case(
@@ -546,8 +538,7 @@ CASES: tuple[Case, ...] = (
         "ends the log at the last record, loses nothing",
         "leaves the zeros, writes the checkpoint and removes abort",
         lambda facts: facts.snapshot.abort and facts.rest_is_zeros,
-        (),
-        ("I-009",),
+        codes=("I-009",),
     ),
     Case(
         "killed",
@@ -555,8 +546,7 @@ CASES: tuple[Case, ...] = (
         "recovers from the place that the checkpoint names, loses nothing",
         "writes the checkpoint and removes abort",
         lambda facts: facts.snapshot.abort,
-        (),
-        ("I-009",),
+        codes=("I-009",),
     ),
     Case(
         "spare-file",
@@ -564,8 +554,7 @@ CASES: tuple[Case, ...] = (
         "deletes it",
         "moves it away",
         lambda facts: facts.plan is not None and facts.plan.removes("commitlog"),
-        (),
-        ("I-007",),
+        codes=("I-007",),
     ),
     Case(
         "beside-the-log",
