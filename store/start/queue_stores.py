@@ -400,13 +400,6 @@ class DatabaseSearch:
         return True
 
 
-def search_for(stores: QueueStores, database: DatabaseState, profile: Profile) -> DatabaseSearch:
-    """What the database demands of the file where a recovery begins."""
-    rules = profile.database
-    assert rules is not None
-    return DatabaseSearch(database.dispatch_from, stores, rules, stores.extra_files)
-
-
 def compare_with_files(
     stores: QueueStores, database: DatabaseState, queues: Mapping[QueueId, FileQueue], commit: Commit
 ) -> Refusal | None:

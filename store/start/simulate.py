@@ -13,7 +13,7 @@ from ..audit.verified import VerifiedLog, VerifiedRun
 from ..broker.dispatch import unannounceable
 from ..broker.dispatch_record import Dispatching
 from ..broker.load_rules import BodyCheck, LoadedFile, LoadFailure, Refusal, load_files, size_at, truncate, walk
-from ..broker.profiles import DLEDGER_LOAD, LoadRules, Profile, QueueCut, ReputStart
+from ..broker.profiles import DLEDGER_LOAD, Profile, QueueCut, ReputStart
 from ..broker.snapshot import DirectoryEntry, QueueId, Snapshot
 from ..counted import counted
 from ..index.compare import load_index
@@ -27,13 +27,13 @@ from .outcome import Outcome, PendingUnits, UndispatchableRecord
 from .queue_stores import (
     CastFails,
     DatabaseDispatch,
+    DatabaseSearch,
     LmqThrows,
     NotReadable,
     compare_with_files,
     files_alone_needed,
     load_database,
     queue_stores,
-    search_for,
 )
 
 _CASES = {CastFails: "topics", LmqThrows: "light", NotReadable: "behind", RowDamage: "row"}
@@ -54,9 +54,8 @@ def simulate(
     walk. commit: when units of queues in a RocksDB are written.
     """
     switches = switches or Switches()
-    outcome = Outcome(
-        profile, snapshot, switches, load_files(snapshot.log, snapshot.log_file_bytes, _load_rules(snapshot, profile))
-    )
+    rules = profile.load if snapshot.layout.dledger is None else DLEDGER_LOAD  # DLedger accepts no odd file
+    outcome = Outcome(profile, snapshot, switches, load_files(snapshot.log, snapshot.log_file_bytes, rules))
     outcome.stores, outcome.commit = queue_stores(snapshot.layout, profile), commit
     if switches.consume_queue_ext:
         outcome.ext = ExtRules.of(snapshot)
@@ -101,11 +100,6 @@ def simulate(
         except UndispatchableRecord as error:
             outcome.hangs = error.reason
     return outcome
-
-
-def _load_rules(snapshot: Snapshot, profile: Profile) -> LoadRules:
-    """How the load of the log treats odd files: DLedger accepts none."""
-    return profile.load if snapshot.layout.dledger is None else DLEDGER_LOAD
 
 
 def all_outcomes(
@@ -230,7 +224,8 @@ def _recover_log(outcome: Outcome, verified: VerifiedLog | None) -> None:
     behind, search = outcome.dispatched, None
     if database is not None:
         database.log_start = outcome.log_start
-        search = search_for(outcome.stores, database, profile)
+        assert profile.database is not None
+        search = DatabaseSearch(database.dispatch_from, outcome.stores, profile.database, outcome.stores.extra_files)
     outcome.start = start_file(snapshot, files, profile, outcome.queues_end, switches, search)
     first = files[outcome.start.number]
     outcome.start_path = first.entry.path if first.entry else None
