@@ -130,16 +130,14 @@ def _repair_topics(content: Json, proven: Proven) -> Iterator[tuple[str, str]]:
         yield "I-150", f"{_short(topic)}: it has queues but no entry"
 
 
-def _repair_groups(content: Json, proven: Proven) -> Iterator[tuple[str, str]]:
-    del proven
+def _repair_groups(content: Json, _proven: Proven) -> Iterator[tuple[str, str]]:
     table = content.get(SUBSCRIPTION_GROUP_TABLE)
     for group, entry in table.items() if isinstance(table, dict) else ():
         if isinstance(entry, dict) and entry.get(GROUP_NAME, group) != group:
             yield "I-143", _set(entry, group, GROUP_NAME, group)
 
 
-def _repair_filters(content: Json, proven: Proven) -> Iterator[tuple[str, str]]:
-    del proven
+def _repair_filters(content: Json, _proven: Proven) -> Iterator[tuple[str, str]]:
     topics = content.get(FILTER_DATA_BY_TOPIC)
     for topic, entry in topics.items() if isinstance(topics, dict) else ():
         groups = entry.get(GROUP_FILTER_DATA) if isinstance(entry, dict) else None
@@ -149,9 +147,8 @@ def _repair_filters(content: Json, proven: Proven) -> Iterator[tuple[str, str]]:
                     yield "I-149", _set(data, f"{topic} {group}", column, own)
 
 
-def _repair_modes(content: Json, proven: Proven) -> Iterator[tuple[str, str]]:
+def _repair_modes(content: Json, _proven: Proven) -> Iterator[tuple[str, str]]:
     """Correct a mode to one of the two valid ones, else remove the entry: a broker uses its default then, as now."""
-    del proven
     topics = content.get(MESSAGE_REQUEST_MODE_MAP)
     for topic, groups in topics.items() if isinstance(topics, dict) else ():
         for group in list(groups) if isinstance(groups, dict) else ():
@@ -517,25 +514,21 @@ def _is_lower(mine: Any, other: Any) -> bool:
 
 def _add_proven(name: str, content: Json, proven: Proven) -> int:
     """Add topics with their queues, and groups with a retry topic. Return the number of entries added."""
-    prove = {TOPICS: _add_topics, GROUPS: _add_groups}.get(name)
-    return prove(content, proven) if prove else 0
-
-
-def _add_topics(content: Json, proven: Proven) -> int:
-    table = _table(content, TOPIC_CONFIG_TABLE)
-    missing = sorted(proven.highest.keys() - table.keys())
-    for topic in missing:
-        table[topic] = proven.topic(topic)
+    if name == TOPICS:
+        member, named, made = TOPIC_CONFIG_TABLE, set(proven.highest), proven.topic
+    elif name == GROUPS:
+        groups = {group_of_topic(queue.topic) for queue in proven.queues} | proven.lost_groups
+        member, named, made = SUBSCRIPTION_GROUP_TABLE, groups - {""}, _new_group
+    else:
+        return 0
+    table = _table(content, member)
+    missing = sorted(named - table.keys())
+    table.update((key, made(key)) for key in missing)
     return len(missing)
 
 
-def _add_groups(content: Json, proven: Proven) -> int:
-    table = _table(content, SUBSCRIPTION_GROUP_TABLE)
-    groups = {group_of_topic(queue.topic) for queue in proven.queues}
-    missing = sorted((groups | proven.lost_groups) - {"", *table})
-    for group in missing:
-        table[group] = {GROUP_NAME: group}
-    return len(missing)
+def _new_group(group: str) -> Json:
+    return {GROUP_NAME: group}
 
 
 def _table(content: Json, name: str) -> Json:
