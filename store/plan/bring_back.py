@@ -283,7 +283,8 @@ def _take_behind_end(
         most = known if snapshot.layout.follows_master else max(known, found.confirmed or hole.end)
         end = min(most, hole.end)
         runs = list(find_runs(replica, hole.begin, end, units, chained=True))
-    if runs and runs[-1].blank and not _has_file_at(snapshot, runs[-1].end):
+    starts = (int(entry.name) for entry in snapshot.log if entry.name.isdigit())
+    if runs and runs[-1].blank and runs[-1].end not in starts:
         runs = _without_blank(runs[-1], replica)
     reached = runs[-1].end if runs else hole.begin
     if known > reached:
@@ -303,11 +304,6 @@ def _without_blank(run: ReplicaRun, replica: Replica) -> list[ReplicaRun]:
         if isinstance(item, Batch):
             begin = item.end
     return [run._replace(end=begin, blank=False)] if begin > run.begin else []
-
-
-def _has_file_at(snapshot: Snapshot, position: int) -> bool:
-    """Whether a log file begins at `position`."""
-    return any(entry.name.isdigit() and int(entry.name) == position for entry in snapshot.log)
 
 
 def _known_end(log: CommitLog, begin: int, units: LostUnits) -> int:

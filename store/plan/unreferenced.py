@@ -297,15 +297,8 @@ def _with_rows(fill: Fill, rows: list[Row], rooms: list[_Room]) -> Fill:
     position, size, queue, offset = np.array(rows, np.int64).T
     old = fill.lost
     zeros, ones = np.zeros(len(rows), np.int64), np.ones(len(rows), np.int64)
-    both = LostUnits(
-        old.queues,
-        np.concatenate([old.position, position]),
-        np.concatenate([old.size, size]),
-        np.concatenate([old.queue, queue]),
-        np.concatenate([old.queue_offset, offset]),
-        np.concatenate([old.tags_code, zeros]),
-        np.concatenate([old.batch_sizes, ones]),
-    )
+    more = LostUnits(old.queues, position, size, queue, offset, zeros, ones)
+    both = LostUnits.concat([old.replace(batch_size=old.batch_sizes), more])
     fillers = [(r.begin, r.end - r.begin) for r in rooms if r.end > r.begin and not r.to_file_end]
     blank = next(((r.begin, r.end - r.begin) for r in rooms if r.to_file_end), None)
     lost = both.take(np.argsort(both.position, kind="stable"))

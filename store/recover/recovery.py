@@ -262,7 +262,8 @@ def analyze(
     snapshot = Snapshot.of(layout)
     generation = None if version else generation_of(layout)
     config = layout.broker_config
-    profiles = [as_configured(profile, config) for profile in _profiles(version, generation)]
+    versions = generation.candidates if generation is not None else (version or "",)
+    profiles = [as_configured(profile_of(each), config) for each in versions]
     main = profile_of(version or (generation.version if generation else ""))
     main = as_configured(main, config)
     switches = switches_of(snapshot)
@@ -380,13 +381,6 @@ def _every_message(layout: Layout, switches: Switches, main: Profile) -> Dispatc
     if main.database is not None and switches.multi_dispatch:
         return queue_stores(layout, main).making(switches.dispatching(main.dispatch))
     return Dispatching(multi_dispatch=False)
-
-
-def _profiles(version: str | None, generation: Generation | None) -> list[Profile]:
-    if generation is None:
-        assert version is not None
-        return [profile_of(version)]
-    return [profile_of(candidate) for candidate in generation.candidates]
 
 
 def _notes(layout: Layout, version: str | None, main: Profile, plan: Plan | None) -> Iterator[str]:

@@ -63,7 +63,8 @@ def index_fix(
     with StoreReader(layout) as store:
         starts = {Path(file.path).name: file.start for file in store.log_files.files}
         for finding in verify(store, scope).findings if findings is None else findings:
-            if catalogue()[finding.code].group != _GROUP or not _is_wrong(finding):
+            least = Severity.WARNING if finding.code in _WARNINGS else Severity.ERROR
+            if catalogue()[finding.code].group != _GROUP or finding.severity < least:
                 continue
             first = names.get(finding.path)
             if first is None and finding.code == "I-091":
@@ -71,7 +72,7 @@ def index_fix(
             if first and finding.code == "I-104":
                 first -= 1  # either of the two headers may be wrong
             if first is None:  # the finding is about a record that the index lacks
-                position = _position(finding, starts)
+                position = starts.get(Path(finding.path).name, 0) + (finding.offset or 0)
                 ends = (i for i, f in enumerate(files) if f.header.end_physical_offset >= position)
                 first = next(ends, len(files) - 1)
             wrong = min(wrong, first)
@@ -86,22 +87,12 @@ def stray_files(snapshot: Snapshot) -> Iterator[Edit]:
             yield Edit("move", entry.path, "not the name of an index file", ("I-091",))
 
 
-def _is_wrong(finding: Finding) -> bool:
-    least = Severity.WARNING if finding.code in _WARNINGS else Severity.ERROR
-    return finding.severity >= least
-
-
 def _first_holding(files: list[StoredIndex], begin: int, end: int) -> int:
     """Return the number of the first file that can have items of a range of the log."""
     for number, (_, header) in enumerate(files):
         if header.begin_physical_offset < end and header.end_physical_offset >= begin:
             return number
     return len(files)
-
-
-def _position(finding: Finding, starts: dict[str, int]) -> int:
-    """Return the log position of a finding."""
-    return starts.get(Path(finding.path).name, 0) + (finding.offset or 0)
 
 
 def crc_item_edits(log: CommitLog) -> Iterator[Edit]:
