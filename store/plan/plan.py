@@ -20,7 +20,6 @@ from ..audit.batches import of_right_type
 from ..audit.messages import LogObserver, Tally, scan_messages
 from ..audit.queues import QueueAudit
 from ..audit.verified import PackedItems, VerifiedLog
-from ..broker.load_rules import BodyCheck
 from ..broker.profiles import MinOffset, Profile
 from ..broker.snapshot import QueueId, Snapshot
 from ..broker.system_topics import LMQ_PREFIX
@@ -286,7 +285,7 @@ def _plan(task: _Task, database: QueueDatabase, *, twin: bool) -> Plan:
         else:
             finder = None
             if snapshot.layout.dledger is None:
-                finder = gap_finder(normalized, profile, verify=_verifies(profile, outcome))
+                finder = gap_finder(normalized, profile, verify=outcome.switches.demand_crc(profile.record))
             look(commit_log, [builder, *([finder] if finder else []), *observers], verified=verified)
             if finder is not None:
                 gone = lost_anyway(normalized, queue, finder, builder.queues, verified)
@@ -406,7 +405,7 @@ def _keep(
     snapshot, profile, outcome, options, (observers, _, verified), progress = task
     if snapshot.layout.dledger is not None:
         return _keep_entries(task, queue, look)
-    verifies, brought = _verifies(profile, outcome), None
+    verifies, brought = outcome.switches.demand_crc(profile.record), None
     if options.replica:
         from .bring_back import with_replica
 
@@ -435,11 +434,6 @@ def _keep(
     same_ends = (kept.plan.start, kept.plan.end) == (as_it_is.start, as_it_is.end)
     kept = kept._replace(exact_alone=guess.exact_alone, torn=finder.torn)
     return kept, None if changed or cuts or not same_ends else guess, brought
-
-
-def _verifies(profile: Profile, outcome: Outcome) -> bool:
-    """Whether the broker checks the checksum of properties when it loads."""
-    return outcome.switches.body_check is BodyCheck.PROPERTY_CRC and profile.record.property_crc
 
 
 def _keep_entries(

@@ -22,7 +22,7 @@ import numpy as np
 from ..audit.batches import of_right_type
 from ..audit.prove import prove_log, units_by, with_verified_queues
 from ..audit.verified import VerifiedLog
-from ..broker.load_rules import BodyCheck, load_files, truncate
+from ..broker.load_rules import load_files, truncate
 from ..broker.profiles import Profile, profile_of, writer_profile
 from ..broker.snapshot import Snapshot
 from ..disk.byte_reader import refusing
@@ -287,7 +287,8 @@ def repair_parts(
         config = config_repair(snapshot, ranges, profile, writer)
         config.edits.extend(_databases_named_again(layout, everything=choice.everything))
     if choice.everything:
-        items = _crc_items(layout, profile, switches)
+        demanded = switches.demand_crc(profile.record)
+        items = crc_item_edits(commit_log_of(layout)) if demanded else ()
         plan = replace(whole, edits=[*config.edits, *items, *whole.edits])
     else:
         plan = _confined(layout, choice, whole, config)
@@ -376,12 +377,6 @@ def _log_as_is(snapshot: Snapshot, profile: Profile, switches: Switches, verifie
                 end = store.log_end
         truncate(log.files, end.position, snapshot.log_file_bytes)
     return Outcome(profile, snapshot, switches, log)
-
-
-def _crc_items(layout: Layout, profile: Profile, switches: Switches) -> Iterator[Edit]:
-    """Yield corrected CRC items, if the broker demands a CRC of each record."""
-    if switches.body_check is BodyCheck.PROPERTY_CRC and profile.record.property_crc:
-        yield from crc_item_edits(commit_log_of(layout))
 
 
 def _with_index(snapshot: Snapshot, plan: Plan, version: str, findings: Iterable[Finding] | None) -> Plan:

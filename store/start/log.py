@@ -22,7 +22,7 @@ from ..audit.prove import Lmq, Proof
 from ..audit.verified import VerifiedRun
 from ..broker.dispatch_record import Dispatching
 from ..broker.load_rules import BodyCheck, LoadedFile, LoadFailure, knows, passes, schema_of, walk
-from ..broker.profiles import AbnormalStart, DispatchRules, NormalStart, Profile, profile_of
+from ..broker.profiles import AbnormalStart, DispatchRules, NormalStart, Profile, RecordRules, profile_of
 from ..broker.snapshot import Snapshot, can_have_files
 from ..broker.system_topics import LMQ_PREFIX
 from ..disk.broker_conf import CONTROLLER_MODE, BrokerConfig
@@ -79,6 +79,10 @@ class Switches(NamedTuple):
         if not self.check_crc:
             return BodyCheck.NONE
         return BodyCheck.PROPERTY_CRC if self.force_property_crc else BodyCheck.BODY_CRC
+
+    def demand_crc(self, rules: RecordRules) -> bool:
+        """Whether a recovery rejects a record whose CRC over all its bytes is wrong or missing."""
+        return self.body_check is BodyCheck.PROPERTY_CRC and rules.property_crc
 
     def dispatching(self, rules: DispatchRules) -> Dispatching:
         """How a version with these options makes units from records."""
@@ -238,100 +242,53 @@ def start_file(
     """
     if database is not None and database.alone:
         queues_end = database.row
-    choose = _start_after_crash if snapshot.abort else _start_after_clean_end
-    return choose(snapshot, files, profile, queues_end, switches, database)
-
-
-def _start_after_clean_end(
-    snapshot: Snapshot,
-    files: list[LoadedFile],
-    profile: Profile,
-    queues_end: int,
-    switches: Switches,
-    database: DatabaseSearch | None,
-) -> StartFile:
-    count = len(files)
-    agrees = database.agrees if database and not database.alone else lambda _position: True
-    rule = profile.start.normal
-    if rule is NormalStart.LAST_THREE:
-        return StartFile(max(0, count - KEPT_FILES), "the third file from the end")
-    if rule is NormalStart.QUEUE_END:
-        for i in range(count - 1, 0, -1):
+    rule, crashed, last = profile.start.normal, snapshot.abort, len(files) - 1
+    if rule is NormalStart.LAST_THREE and not crashed:
+        return StartFile(max(0, len(files) - KEPT_FILES), "the third file from the end")
+    if rule is NormalStart.QUEUE_END and not crashed:
+        for i in range(last, 0, -1):
             if files[i].start <= queues_end:
                 return StartFile(i, f"newest file that starts at or before {queues_end}")
         return StartFile(0, "no file starts at or before the end of the queues: the first file")
-    index_time = snapshot.checkpoint["index_msg_timestamp"]
-    for looked, i in enumerate(range(count - 1, 0, -1), 1):
+    most = _files_looked_at(profile, switches, in_entries=snapshot.layout.dledger is not None)
+    for looked, i in enumerate(range(last, -1 if crashed else 0, -1), 1):
         first = _first_record(snapshot, files[i], profile, switches)
-        good = first.passed and first.store_timestamp != 0
-        if switches.waits_for_index:
-            good = good and first.store_timestamp <= index_time
-        if good and first.physical_offset <= queues_end and agrees(first.physical_offset):
-            return StartFile(i, f"newest file whose first record is at or before {queues_end}")
-        if looked >= _files_looked_at(profile, switches):
+        if reason := _reason(first, snapshot, profile, queues_end, switches, database):
+            return StartFile(i, f"newest file whose first record is {reason}")
+        if looked >= most:
             return StartFile(i, LAST_LOOKED_AT)
-    return StartFile(0, "the first file")
+    return StartFile(0, "no file has a first record old enough: the first file" if crashed else "the first file")
 
 
-def _start_after_crash(
+def _reason(
+    first: _FirstRecord,
     snapshot: Snapshot,
-    files: list[LoadedFile],
     profile: Profile,
     queues_end: int,
     switches: Switches,
     database: DatabaseSearch | None,
-) -> StartFile:
-    for looked, i in enumerate(range(len(files) - 1, -1, -1), 1):
-        first = _first_record(snapshot, files[i], profile, switches)
-        if database is not None and database.alone:
-            reason = _reason_by_database(first, database, snapshot, switches)
-        else:
-            reason = _reason_by_checkpoint(first, snapshot, profile, switches)
-            if reason and database is not None and not database.agrees(first.physical_offset):
-                reason = ""
-        if reason:
-            return StartFile(i, reason)
-        in_entries = snapshot.layout.dledger is not None
-        if looked >= _files_looked_at(profile, switches, in_entries=in_entries):
-            return StartFile(i, LAST_LOOKED_AT)
-    return StartFile(0, "no file has a first record old enough: the first file")
-
-
-def _reason_by_database(first: _FirstRecord, database: DatabaseSearch, snapshot: Snapshot, switches: Switches) -> str:
-    """Why a crash recovery may begin at this first record if a RocksDB has all queues; "" if it may not."""
-    if database.rules.checks_first:
-        index_time = snapshot.checkpoint["index_msg_timestamp"]
-        late = switches.waits_for_index and first.store_timestamp > index_time
-        if not first.passed or first.store_timestamp == 0 or late:
-            return ""
-    elif not first.known:
-        return ""
-    return _reason(first.physical_offset <= database.row, f"at or before position {database.row}")
-
-
-def _reason_by_checkpoint(first: _FirstRecord, snapshot: Snapshot, profile: Profile, switches: Switches) -> str:
-    """Why a crash recovery may begin at this first record, by the checkpoint; "" if it may not."""
-    rule = profile.start.abnormal
-    good = first.known if rule is AbnormalStart.TIMES else first.passed
-    if not good or first.store_timestamp == 0:
-        return ""
-    point = snapshot.checkpoint
-    time = first.store_timestamp
-    if switches.waits_for_index and time > point["index_msg_timestamp"]:
-        return ""
-    if rule is AbnormalStart.QUEUE_POSITION:
-        flushed = point["logics_physical_offset"]
-        if flushed > 0:
-            return _reason(first.physical_offset <= flushed, f"at or before position {flushed}")
-        latest = point["logics_msg_timestamp"]
+) -> str:
+    """Why a recovery may begin at this first record, "" if it may not. queues_end, database: as of `start_file`."""
+    point, time, position = snapshot.checkpoint, first.store_timestamp, first.physical_offset
+    rule, crashed = profile.start.abnormal, snapshot.abort
+    timed = time != 0 and not (switches.waits_for_index and time > point["index_msg_timestamp"])
+    if crashed and database is not None and database.alone:
+        good = (first.passed and timed) if database.rules.checks_first else first.known
+        return f"at or before position {database.row}" if good and position <= database.row else ""
+    good = first.known if crashed and rule is AbnormalStart.TIMES else first.passed
+    by_position = rule is AbnormalStart.QUEUE_POSITION
+    if not crashed:
+        good, reason = good and position <= queues_end, f"at or before {queues_end}"
+    elif by_position and (flushed := point["logics_physical_offset"]) > 0:
+        good, reason = good and position <= flushed, f"at or before position {flushed}"
     else:
-        latest = min(point["physic_msg_timestamp"], point["logics_msg_timestamp"])
-        latest = max(0, latest - profile.start.slack_ms)
-    return _reason(time <= latest, f"stored at or before {latest}, by the checkpoint")
-
-
-def _reason(holds: bool, text: str) -> str:
-    return f"newest file whose first record is {text}" if holds else ""
+        latest = point["logics_msg_timestamp"]
+        if not by_position:
+            latest = max(0, min(point["physic_msg_timestamp"], latest) - profile.start.slack_ms)
+        good, reason = good and time <= latest, f"stored at or before {latest}, by the checkpoint"
+    if good and timed and database is not None and not database.alone:
+        good = database.agrees(position)
+    return reason if good and timed else ""
 
 
 def _files_looked_at(profile: Profile, switches: Switches, *, in_entries: bool = False) -> int:
