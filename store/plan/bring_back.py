@@ -229,14 +229,10 @@ def _take_between(found: Brought, log: CommitLog, hole: LogHole, replica: Replic
         return
     runs = list(find_runs(replica, hole.begin, hole.end, units, chained=ends))
     whole = len(runs) == 1 and (runs[0].begin, runs[0].end) == (hole.begin, hole.end)
-    if not whole and hole.before is None and not units_agree(runs, units):
-        runs = []
+    if not whole and hole.before is None:  # then a queue unit has to name one of the records
+        named = (((units.position >= run.begin) & (units.position < run.end)).any() for run in runs)
+        runs = runs if any(named) else []
     _take(found, log, hole, replica, runs)
-
-
-def units_agree(runs: Sequence[ReplicaRun], units: LostUnits) -> bool:
-    """Whether a queue unit names a record of the runs."""
-    return any(((units.position >= r.begin) & (units.position < r.end)).any() for r in runs)
 
 
 def _why_unfit(log: CommitLog, hole: LogHole, replica: Replica) -> str:

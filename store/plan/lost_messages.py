@@ -341,13 +341,15 @@ class LostMessages:
                 yield from part.messages(log, most)
 
 
-def named(
-    lost: LostMessages, snapshot: Snapshot, log: CommitLog, gaps: Sequence[Gap], most: int = MOST
-) -> list[dict[str, Any]]:
-    """Return rows of up to `most` lost messages, by position. Raises Unreadable.
+def name_all(lost: LostMessages, snapshot: Snapshot, gaps: Sequence[Gap], most: int = MOST) -> list[dict[str, Any]]:
+    """Return rows of up to `most` lost messages, by position, from the store as it is before any edit. Raises
+    Unreadable.
 
-    log: as it is on disk. gaps: the damaged ranges. A message that only index items name has a position and no queue.
+    gaps: the damaged ranges. A message that only index items name has a position and no queue.
     """
+    if not lost.count and not gaps:
+        return []
+    log = commit_log_of(snapshot.layout)
     parts, reach = _first_by_position(lost.messages(log, most), most)
     rows = [vars(_Row(part.queue, part, i)) for part in parts for i in range(len(part.offset))]
     rows.sort(key=_row_order)
@@ -563,10 +565,3 @@ def items_in(snapshot: Snapshot, gaps: Sequence[Gap]) -> Iterator[tuple[int, int
                 hashes = items["key_hash"].astype(np.int64)
                 columns = (position[rows], hashes[rows], times[rows])
                 yield from zip(*(column.tolist() for column in columns), strict=True)
-
-
-def name_all(lost: LostMessages, snapshot: Snapshot, gaps: Sequence[Gap], most: int = MOST) -> list[dict[str, Any]]:
-    """Return rows of the lost messages, from the store as it is before any edit. Raises Unreadable."""
-    if not lost.count and not gaps:
-        return []
-    return named(lost, snapshot, commit_log_of(snapshot.layout), gaps, most)

@@ -355,7 +355,10 @@ def find_runs(
     run = ReplicaRun(begin, begin, 0)
     for item in replica.log.scan(begin, end, reuse=True):
         if isinstance(item, Extent):
-            rows = [(item.position, item.end, 0)] if _closes_file(item, replica) else []
+            # a BLANK as a broker writes it, up to the end of its file
+            closes = item.kind is ExtentKind.BLANK and not item.reason
+            closes = closes and item.end % replica.log.queue.file_size == 0
+            rows = [(item.position, item.end, 0)] if closes else []
         else:
             known = units if chained else None
             rows = list(_runs_in(item, min(end, replica.end), known, replica.record_rules))
@@ -371,12 +374,6 @@ def find_runs(
             break
     if run.end > run.begin:
         yield run
-
-
-def _closes_file(extent: Extent, replica: Replica) -> bool:
-    """Whether an extent is a BLANK as a broker writes it, up to the end of its file."""
-    whole = extent.end % replica.log.queue.file_size == 0
-    return extent.kind is ExtentKind.BLANK and not extent.reason and whole
 
 
 def _runs_in(batch: Batch, end: int, units: LostUnits | None, rules: RecordRules) -> Iterator[tuple[int, int, int]]:

@@ -213,8 +213,9 @@ def with_unreferenced(
     given = given & {pair for fill in closed for pair in pairs_of(fill.lost)}  # some are too small for a tombstone
     named = (fill.lost.take(~_among(fill.lost, given)) for fill in closed)
     for place in narrowed((p for p in wanted if (p.queue, p.queue_offset) not in given), (*known, *named)):
-        least = forms.smallest(place.queue.topic)
-        most = least + _more_bytes(place, forms)
+        topic = place.queue.topic
+        least = forms.smallest(topic)
+        most = least + OFFSET_BYTES if topic == OP_TOPIC else forms.whole(topic)  # with the body of an op record
         low = max(place.low, reach.get(place.queue, 0))
         between = rooms[bisect_left(ends, low) : bisect_right(ends, place.high)]
         for room in between:
@@ -262,13 +263,6 @@ def _in_order(fills: Sequence[Fill], pairs: set[_Pair]) -> list[Fill]:
             own[row] = offsets[fill.lost.queues[int(fill.lost.queue[row])]].pop()
         changed.append(fill._replace(lost=fill.lost.replace(queue_offset=own)))
     return changed
-
-
-def _more_bytes(place: LostMessagePlace, forms: Forms) -> int:
-    """Return the bytes that a tombstone should have in addition: mark and whole form, or the body of an op record."""
-    if place.queue.topic == OP_TOPIC:
-        return OFFSET_BYTES
-    return forms.whole(place.queue.topic) - forms.smallest(place.queue.topic)
 
 
 def _grow_last(rows: list[Row], rooms: Sequence[_Room], queues: Sequence[QueueId]) -> None:

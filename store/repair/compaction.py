@@ -365,7 +365,8 @@ def compaction_repair(
         edits += (Edit("move", os.fspath(path), "left over from a compaction", ("I-166",)) for path in leftovers(scene))
         sizes = log_sizes(layout)
         queues = compacted_queues(scene)
-        size = _queue_file_bytes(layout, sizes, _shortest_step(queues))
+        steps = (behind.start - file.start for queue in queues for file, behind in pairwise(queue.log_files))
+        size = _queue_file_bytes(layout, sizes, min(steps, default=None))
         edits += _rebuilt_files(scene, lacking, sizes, size)
         for queue in queues:
             name = QueueId(queue.topic, queue.queue_id)
@@ -489,17 +490,12 @@ def _configured_queue_bytes(layout: Layout) -> int:
     return max(1, (configured or _DEFAULT_BYTES) // UNIT_BYTES) * UNIT_BYTES
 
 
-def _shortest_step(queues: Iterable[CompactedQueue]) -> int | None:
-    """Return the shortest distance between the starts of neighbouring log files; None for a single file."""
-    steps = (behind.start - file.start for queue in queues for file, behind in pairwise(queue.log_files))
-    return min(steps, default=None)
-
-
 def _queue_file_bytes(layout: Layout, logs: Counter[int], step: int | None) -> int | None:
     """Return the length of a queue file: that of most files that fit their logs, else the configured one, else the
     default, if the logs fit it. None: unknown.
 
-    step: as of `_shortest_step`: longer files would cover the next ones.
+    step: the shortest distance between the starts of neighbouring log files, None for a single file: longer files
+    would cover the next ones.
     """
     sizes = Counter[int]()
     for queue in queue_directories(layout.compaction_queues):

@@ -144,7 +144,8 @@ def copy_log(log: CommitLog, writer: LogWriter, moved: Moved, tell: Callable[[in
             done.dead += len(item)
             continue
         if hole and done.records:
-            _leave_room(writer, hole)
+            size = min(max(hole, _LEAST_ROOM), writer.file_size - BLANK_BYTES)
+            writer.write(writer.append(size), bytes(size))  # zeros in place of damage
         hole = 0
         _write(item, writer, moved)
         done.records += len(item)
@@ -155,13 +156,6 @@ def copy_log(log: CommitLog, writer: LogWriter, moved: Moved, tell: Callable[[in
         done.bytes += size
         tell(size)
     return done
-
-
-def _leave_room(writer: LogWriter, size: int) -> None:
-    """Write zeros in place of damage."""
-    size = min(max(size, _LEAST_ROOM), writer.file_size - BLANK_BYTES)
-    position = writer.append(size)
-    writer.write(position, bytes(size))
 
 
 def _write(batch: Batch, writer: LogWriter, moved: Moved) -> None:

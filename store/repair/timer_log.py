@@ -20,7 +20,7 @@ from ...formats.derive.ragged import Flags, Ints, Structs
 from ...formats.timer_log import BLANK, BLANK_BYTES, MAGIC_DEFAULT, MAGIC_DELETE, MAGIC_ROLL, UNIT, UNIT_BYTES
 from ..broker.system_topics import TIMER_TOPIC
 from ..columns import begins, rows_of
-from ..disk.file_queue import MappedFile, file_name
+from ..disk.file_queue import file_name
 from ..disk.files import Edit
 from ..errors import NotFound
 from ..queues.units import is_valid
@@ -389,7 +389,8 @@ def closing_blanks(log: TimerLog) -> Iterator[Edit]:
         if any(part.kind == "blank" for part in mine) or file.size < UNIT_BYTES + BLANK_BYTES:
             continue
         offset = (file.size - BLANK_BYTES) // UNIT_BYTES * UNIT_BYTES
-        if _is_full(log, file, offset):
+        last = np.array([file.start + offset - UNIT_BYTES], np.int64)
+        if log.entries.at(last)[1][0]:  # the file is full
             rest = file.size - offset
             data = BLANK.build({"size": rest, "prev_pos": 0, "magic": MAGIC_BLANK})
             reason = "a BLANK: the log continues in the next file"
@@ -432,9 +433,3 @@ def are_full(log: TimerLog, made: Iterable[Edit]) -> bool:
         log.entries.at(np.arange(file.start, file.end - UNIT_BYTES - BLANK_BYTES + 1, UNIT_BYTES))[1].all()
         for file in (mine[edit.path] for edit in made)
     )
-
-
-def _is_full(log: TimerLog, file: MappedFile, offset: int) -> bool:
-    """Whether the last place for an entry in a file has one."""
-    last = np.array([file.start + offset - UNIT_BYTES], np.int64)
-    return bool(log.entries.at(last)[1][0])

@@ -87,7 +87,8 @@ def apply(
         resumed = journal is not None
         if journal is None:
             plan = _agreed(layout, shown, replan, seen, lock.was)
-            _drop_unsealed(layout, files)
+            for folder in filter(is_left_behind, sessions(layout.journal)):
+                remove_tree(folder, files)
             if not plan.edits:
                 lock.leave = lock.was
                 return Applied("", False, 0, lost)
@@ -209,14 +210,9 @@ def alone(layout: Layout, files: Files, wait_seconds: float, *, made: Iterable[P
                 lock.leave = lock.was
                 remove_barriers(layout, files)
             else:
-                error.add_note(_half_changed_note(journal, layout))
+                left = InterruptedChange.of(journal)
+                error.add_note(f"{left}, the store is half changed: start no broker; run: {left.command(layout)}")
             raise
-
-
-def _half_changed_note(journal: Journal, layout: Layout) -> str:
-    """The note for an exception that leaves the store half changed."""
-    left = InterruptedChange.of(journal)
-    return f"{left}, the store is half changed: start no broker; run: {left.command(layout)}"
 
 
 def check_journal_place(layout: Layout) -> None:
@@ -262,24 +258,15 @@ def _remove_barrier(path: Path, files: Files) -> None:
         files.sync_directory(path.parent)
 
 
-def _is_needed(folder: Path) -> bool:
-    """Whether a further folder belongs to a sealed session, or to one whose journal cannot be seen now."""
-    own = noted_journal(folder)
-    return own is not None and ((own / SEALED).exists() or not own.parent.exists())
-
-
 def is_left_behind(folder: Path) -> bool:
     """Whether the folder is what is left of a session that was never sealed, or whose purge was interrupted.
 
     It holds copies, nothing of the store. A folder that also holds files no session writes is not one.
     """
-    unsealed = Journal(folder, folder, "").state is SessionState.UNSEALED
-    return unsealed and not _is_needed(folder) and all(HELD_NAMES.fullmatch(path.name) for path in folder.iterdir())
-
-
-def _drop_unsealed(layout: Layout, files: Files) -> None:
-    for folder in filter(is_left_behind, sessions(layout.journal)):
-        remove_tree(folder, files)
+    unsealed, own = Journal(folder, folder, "").state is SessionState.UNSEALED, noted_journal(folder)
+    # of a sealed session, or of one whose journal cannot be seen now
+    needed = own is not None and ((own / SEALED).exists() or not own.parent.exists())
+    return unsealed and not needed and all(HELD_NAMES.fullmatch(path.name) for path in folder.iterdir())
 
 
 def carry_through(journal: Journal, files: Files) -> None:

@@ -392,7 +392,11 @@ def _undo_step(journal: Journal, step: Step, files: Files, *, restore: bool) -> 
     """
     path, folder = journal.path_of(step), journal.folder_of(step)
     if step.in_place:
-        _write_back(step, path, folder / step.old_name, files)
+        with files.open(path) as file:
+            file.pwrite_all(pieces(folder / step.old_name), step.offset)
+            if step.before is not None and file.size != step.before.size:
+                file.truncate(step.before.size)
+            file.sync()
         if restore:
             _restore_times(step, path, files)
         return
@@ -406,14 +410,6 @@ def _undo_step(journal: Journal, step: Step, files: Files, *, restore: bool) -> 
     then, is_file = step.before, path.is_file() and not path.is_symlink()
     if then is not None and is_file and _has_other_time(path, then.modified_ns):
         _restore_times(step, path, files)  # the kept file of a copied store has the time of the copy
-
-
-def _write_back(step: Step, path: Path, kept: Path, files: Files) -> None:
-    with files.open(path) as file:
-        file.pwrite_all(pieces(kept), step.offset)
-        if step.before is not None and file.size != step.before.size:
-            file.truncate(step.before.size)
-        file.sync()
 
 
 def _restore_times(step: Step, path: Path, files: Files) -> None:
