@@ -397,13 +397,13 @@ def are_consecutive(numbers: Ints) -> bool:
     return bool(len(numbers)) and bool((numbers[1:] == numbers[:-1] + 1).all())
 
 
-def joined(parts: Sequence[Units]) -> Units:
-    """Concatenate units in the byte order of the disk, which numpy's own concatenation changes; a single part of the
-    usual dtype is returned as it is.
+def joined(parts: Sequence[Units], dtype: np.dtype[Any] = UNIT_DTYPE) -> Units:
+    """Concatenate units in the byte order of the disk, which numpy's own concatenation changes; a single part of that
+    dtype is returned as it is.
     """
-    if len(parts) == 1 and parts[0].dtype == UNIT_DTYPE:
+    if len(parts) == 1 and parts[0].dtype == dtype:
         return parts[0]
-    together = np.zeros(sum(map(len, parts)), UNIT_DTYPE)
+    together = np.zeros(sum(map(len, parts)), dtype)
     begin = 0
     for part in parts:
         together[begin : begin + len(part)] = part

@@ -16,6 +16,7 @@ from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from itertools import pairwise, zip_longest
 from operator import itemgetter
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -44,7 +45,7 @@ from ..errors import NotFound
 from ..log.commit_log import Batch, CommitLog
 from ..log.message import Mark, tombstones
 from ..queues.read import ConsumeQueue
-from ..queues.units import Units
+from ..queues.units import Units, joined
 from ..recover.predict import FEWEST_OTHERS, CompactedMessages
 from ..search.queue_search import open_log
 from ..search.store import StoreReader
@@ -63,6 +64,7 @@ _SAME = frozenset(("total_size", "queue_offset", "body_crc", "body_length", "bor
 """Fields of a record that are the same in both logs."""
 _BODY_FIELDS = frozenset(("total_size", "body_crc", "body_length"))
 _PLACE_AT = offset_of(MESSAGE, "physical_offset")
+_UNIT = dtype_of(UNIT)
 _NO_END = np.iinfo(np.int64).max
 
 
@@ -100,10 +102,10 @@ class CompactionRepair(NamedTuple):
     lost: Tally
 
 
-def log_sizes(layout: Layout) -> Counter[int]:
-    """Return the number of log files of each length. Raises Unreadable."""
+def sizes_below(folder: Path) -> Counter[int]:
+    """Return the number of files of each length in the queues of a folder. Raises Unreadable."""
     sizes: Counter[int] = Counter()
-    for queue in queue_directories(layout.compaction_log):
+    for queue in queue_directories(folder):
         with MappedFileQueue.open(queue.path) as files:
             sizes.update(file.size for file in files.files)
     return sizes
@@ -198,7 +200,7 @@ def _has_room(queue: CompactedQueue, lengths: Mapping[int, Edit], damaged: Damag
 def log_lengths(store: StoreReader, queue: CompactedQueue, queue_bytes: int, sizes: Counter[int]) -> dict[int, Edit]:
     """Return the edits that correct lengths of log files, by start of the file. Raises Unreadable.
 
-    queue_bytes: length of the queue's files. sizes: as `log_sizes`.
+    queue_bytes: length of the queue's files. sizes: as `sizes_below` the logs.
     """
     found: dict[int, Edit] = {}
     for file, behind in zip_longest(queue.log_files, queue.log_files[1:]):
@@ -314,8 +316,13 @@ def _from_commit_log(
     data = store.log.queue.read(unit.physical_offset, unit.size)
     if crc_ok(data) is False:
         return None
-    place: bytes = MESSAGE.physical_offset.build(damaged.position)
-    return data[:_PLACE_AT] + place + data[_PLACE_AT + len(place) :]
+    return _placed(data, damaged.position)
+
+
+def _placed(record: bytes, position: int) -> bytes:
+    """Return a record that names this position."""
+    place: bytes = MESSAGE.physical_offset.build(position)
+    return record[:_PLACE_AT] + place + record[_PLACE_AT + len(place) :]
 
 
 def _is_message(record: Batch, damaged: DamagedRecord, queue: CompactedQueue, log: CommitLog) -> bool:
@@ -363,7 +370,7 @@ def compaction_repair(
         lacking = _lacking(store, {queue: bounds for queue, bounds in ranges.items() if queue.topic in topics})
         scene = VerifyContext(store, Scope())
         edits += (Edit("move", os.fspath(path), "left over from a compaction", ("I-166",)) for path in leftovers(scene))
-        sizes = log_sizes(layout)
+        sizes = sizes_below(layout.compaction_log)
         queues = compacted_queues(scene)
         steps = (behind.start - file.start for queue in queues for file, behind in pairwise(queue.log_files))
         size = _queue_file_bytes(layout, sizes, min(steps, default=None))
@@ -419,7 +426,7 @@ def _rebuilt_files(
     scene: VerifyContext, lacking: Mapping[QueueId, Ints], sizes: Counter[int], size: int | None
 ) -> Iterator[Edit]:
     """Yield the files of queues made of all their messages in the commit log, and of further ones in their own log.
-    sizes: as `log_sizes`. size: of queue files, None: unknown.
+    sizes: as `sizes_below` the logs. size: of queue files, None: unknown.
     """
     size = size or _configured_queue_bytes(scene.store.layout)
     usual = next((n for n, _ in sizes.most_common() if n % size == 0), None)
@@ -434,7 +441,9 @@ def _rebuilt_files(
         with there.log.queue:
             for start, records in _by_file(_message_places(there, scene.store.log.queue, rows), length, size):
                 blank = records.pop(_CLOSED, b"")
-                units = _queue_file(_units_of(log_units([_batch(records)])), b"", size, closed=bool(blank)) or b""
+                units = (
+                    _queue_file(joined(list(log_units([_batch(records)])), _UNIT), b"", size, closed=bool(blank)) or b""
+                )
                 reason = f"{counted(len(records), 'message')} of the commit log{note}"
                 data: Content = mapped([*records.values(), blank])
                 for place, bytes_, content in ((there.log_path, length, data), (there.queue_path, size, units)):
@@ -477,9 +486,7 @@ def _by_file(
             )
             start = at = start + length
             records = {}
-        place: bytes = MESSAGE.physical_offset.build(at)
-        data = log.read(position, size)
-        records[at] = data[:_PLACE_AT] + place + data[_PLACE_AT + len(place) :]
+        records[at] = _placed(log.read(position, size), at)
         at += size
     yield start, records
 
@@ -497,10 +504,7 @@ def _queue_file_bytes(layout: Layout, logs: Counter[int], step: int | None) -> i
     step: the shortest distance between the starts of neighbouring log files, None for a single file: longer files
     would cover the next ones.
     """
-    sizes = Counter[int]()
-    for queue in queue_directories(layout.compaction_queues):
-        with MappedFileQueue.open(queue.path) as files:
-            sizes.update(file.size for file in files.files)
+    sizes = sizes_below(layout.compaction_queues)
 
     def has_room(size: int) -> bool:
         return step is None or size * FEWEST_QUEUE_FILES <= step
@@ -534,10 +538,10 @@ def _queue_edits(
     log = open_log(layout, queue.topic, queue.queue_id)
     with log.queue:
         for file in log.queue.files:
-            units = _units_of(log_units(log.scan(file.start, file.end, crc=False, reuse=True)))
+            units = joined([*log_units(log.scan(file.start, file.end, crc=False, reuse=True))], _UNIT)
             if mine := restored_of[file.start]:
                 stay = units[~np.isin(units["physical_offset"], list(mine))]
-                units = _units_of([stay, *log_units([_batch(mine)])])
+                units = joined([stay, *log_units([_batch(mine)])], _UNIT)
                 units = units[np.argsort(units["physical_offset"])]
             known = there.pop(file.start, None)
             old = b"" if known is None else read_regular(known.path, size)
@@ -557,7 +561,7 @@ def log_units(items: Iterable[object]) -> Iterator[Units]:
         if not isinstance(item, Batch) or item.mark is Mark.EMBEDDED:
             continue
         columns = item.columns
-        units = np.zeros(len(item), dtype_of(UNIT))
+        units = np.zeros(len(item), _UNIT)
         units["physical_offset"] = item.position
         units["size"] = columns.ints("total_size")
         tags = PropertyItems(columns.ragged("properties")).find(names.TAGS)
@@ -574,17 +578,6 @@ def _batch(records: Mapping[int, bytes]) -> Batch:
     texts = Ragged.of(records.values())
     columns = decode(MESSAGE, texts.buffer, texts.start)
     return Batch(columns, np.array(list(records), np.int64), Mark.NONE, None)
-
-
-def _units_of(parts: Iterable[Units]) -> Units:
-    """Return all units in one array, with the byte order of the file."""
-    found = list(parts)
-    units = np.zeros(sum(map(len, found)), dtype_of(UNIT))
-    at = 0
-    for part in found:
-        units[at : at + len(part)] = part
-        at += len(part)
-    return units
 
 
 def _queue_file(units: Units, old: bytes, size: int, *, closed: bool) -> bytes | None:
