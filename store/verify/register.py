@@ -31,8 +31,8 @@ class Checks(NamedTuple):
 
     before: once, before the log is read. records: for each batch of good records of this log. stale: for each batch of
     others. messages: for messages of one queue, in log order; settled: for messages of many queues that have their
-    units, returns whether that is enough. extents: for ranges that are no record. after: once, after the log. last:
-    after all.
+    units, tags codes included; returns whether that is enough, else `messages` gets them, too. extents: for ranges that
+    are no record. after: once, after the log. last: after all, whichever groups are asked for.
     """
 
     before: dict[str, Once]
@@ -47,9 +47,7 @@ class Checks(NamedTuple):
     @property
     def codes(self) -> set[str]:
         """Every invariant that some function checks."""
-        of_log = (self.records, self.stale, self.messages, self.settled, self.extents)
-        moments = (self.before, *of_log, self.after, self.last)
-        return {code for moment in moments for code in moment}
+        return {code for moment in self for code in moment}
 
 
 CHECKS = Checks(*({} for _ in Checks._fields))
@@ -61,54 +59,28 @@ def checks_of(moment: dict[str, F], groups: frozenset[str]) -> list[F]:
     return list(dict.fromkeys(moment[code] for code in codes if code in moment))
 
 
-def _in(moment: dict[str, F], codes: tuple[str, ...]) -> Callable[[F], F]:
-    def register(check: F) -> F:
-        for code in codes:
-            if code in moment:
-                raise ValueError(f"{code} is checked twice at one moment")
-            moment[code] = check
-        return check
+def _registering(moment_of: Callable[[Checks], dict[str, F]]) -> Callable[..., Callable[[F], F]]:
+    """Return the decorator that registers a check for some codes at a moment."""
 
-    return register
+    def of_codes(*codes: str) -> Callable[[F], F]:
+        def register(check: F) -> F:
+            moment = moment_of(CHECKS)
+            for code in codes:
+                if code in moment:
+                    raise ValueError(f"{code} is checked twice at one moment")
+                moment[code] = check
+            return check
 
+        return register
 
-def before(*codes: str) -> Callable[[Once], Once]:
-    """Register a check of these invariants before the log is read."""
-    return _in(CHECKS.before, codes)
-
-
-def of_records(*codes: str) -> Callable[[OfRecords], OfRecords]:
-    """Register a check of these invariants in good records of this log, batch by batch."""
-    return _in(CHECKS.records, codes)
+    return of_codes
 
 
-def of_stale(*codes: str) -> Callable[[OfRecords], OfRecords]:
-    """Register a check of these invariants in whole records that do not belong to this log, or no longer."""
-    return _in(CHECKS.stale, codes)
-
-
-def of_messages(*codes: str) -> Callable[[OfMessages], OfMessages]:
-    """Register a check of these invariants in the messages of one queue, some at a time."""
-    return _in(CHECKS.messages, codes)
-
-
-def of_settled(*codes: str) -> Callable[[OfSettled], OfSettled]:
-    """Register a check of messages of many queues whose units, tags codes included, are right; the check of
-    `of_messages` gets these messages only if this one returns False.
-    """
-    return _in(CHECKS.settled, codes)
-
-
-def of_extents(*codes: str) -> Callable[[OfExtent], OfExtent]:
-    """Register a check of these invariants in ranges that are no record."""
-    return _in(CHECKS.extents, codes)
-
-
-def after(*codes: str) -> Callable[[Once], Once]:
-    """Register a check of these invariants after the log has been read."""
-    return _in(CHECKS.after, codes)
-
-
-def last(*codes: str) -> Callable[[Once], Once]:
-    """Register a check that is called after all others, whichever groups are asked for."""
-    return _in(CHECKS.last, codes)
+before = _registering(lambda checks: checks.before)
+of_records = _registering(lambda checks: checks.records)
+of_stale = _registering(lambda checks: checks.stale)
+of_messages = _registering(lambda checks: checks.messages)
+of_settled = _registering(lambda checks: checks.settled)
+of_extents = _registering(lambda checks: checks.extents)
+after = _registering(lambda checks: checks.after)
+last = _registering(lambda checks: checks.last)
