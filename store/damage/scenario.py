@@ -83,17 +83,17 @@ class Scene:
         """Return the bytes of a record."""
         return self.store.log_files.read_file(place.file, place.offset, place.size)
 
-    def file_of(self, pattern: str, what: str) -> Path:
-        """Return any file with content below the root. Raises NotFound without one."""
-        found = self.files_of(pattern)
+    def file_of(self, pattern: str, what: str, fits: Callable[[Path], bool] = lambda _: True) -> Path:
+        """Return any of `files_of`."""
+        return self.rng.choice(self.files_of(pattern, what, fits))
+
+    def files_of(self, pattern: str, what: str, fits: Callable[[Path], bool] = lambda _: True) -> list[Path]:
+        """Return the files with content below the root that fit, by name. Raises NotFound without any."""
+        paths = sorted(self.store.layout.root.glob(pattern))
+        found = [path for path in paths if path.is_file() and path.stat().st_size and fits(path)]
         if not found:
             raise NotFound(f"the store has no {what}", path=self.store.layout.root)
-        return self.rng.choice(found)
-
-    def files_of(self, pattern: str) -> list[Path]:
-        """Return the files with content below the root, by name."""
-        found = sorted(self.store.layout.root.glob(pattern))
-        return [path for path in found if path.is_file() and path.stat().st_size]
+        return found
 
     def queue(self, units: int = 1) -> tuple[MappedFileQueue, int, int]:
         """Return any consume queue in files with at least `units` units: its files, first and end offset."""
@@ -120,25 +120,30 @@ Plan = Callable[[Scene], Iterator[Edit]]
 
 
 class Scenario(NamedTuple):
-    """name: as on the command line. summary: one line. plan: gives the edits for a store. links: incidents."""
+    """name: as on the command line. summary: one line. plan: gives the edits for a store. links: incidents. kills: as
+    of `scenario`.
+    """
 
     name: str
     summary: str
     plan: Plan
     links: tuple[str, ...]
+    kills: bool
 
 
 REGISTER: dict[str, Scenario] = {}
 """Scenarios by name; `scenarios` returns all of them."""
 
 
-def scenario(name: str, *issues: int) -> Callable[[Plan], Plan]:
-    """Decorator: register a plan; its docstring is the summary. issues: numbers in apache/rocketmq."""
+def scenario(name: str, *issues: int, kills: bool = False) -> Callable[[Plan], Plan]:
+    """Decorator: register a plan; its docstring is the summary. issues: numbers in apache/rocketmq. kills: the store
+    also looks like that of a killed broker: `abort` exists.
+    """
 
     def register(plan: Plan) -> Plan:
         summary = (plan.__doc__ or "").strip().splitlines()[0]
         links = tuple(f"{ISSUES}{number}" for number in issues)
-        REGISTER[name] = Scenario(name, summary, plan, links)
+        REGISTER[name] = Scenario(name, summary, plan, links, kills)
         return plan
 
     return register
@@ -168,12 +173,6 @@ def replace(path: Path, data: bytes, reason: str) -> Iterator[Edit]:
     """Yield edits that give a file other content."""
     yield cut(path, 0, reason)
     yield write(path, 0, data, reason)
-
-
-def killed(scene: Scene) -> Iterator[Edit]:
-    """Yield the edit that makes the store look like that of a killed broker: `abort` exists."""
-    if not scene.store.layout.abort.exists():
-        yield Edit.create(scene.store.layout.abort, b"", "the broker did not stop in order")
 
 
 _CHUNK_BYTES = 4 << 20
@@ -277,7 +276,10 @@ def plan(store: StoreReader, scenario: Scenario, seed: int) -> list[Edit]:
 
     Raises NotFound if the store lacks what the scenario damages.
     """
-    return list(scenario.plan(Scene(store, random.Random(f"{seed} {scenario.name}"))))
+    edits = list(scenario.plan(Scene(store, random.Random(f"{seed} {scenario.name}"))))
+    if scenario.kills and not store.layout.abort.exists():
+        edits.append(Edit.create(store.layout.abort, b"", "the broker did not stop in order"))
+    return edits
 
 
 def drill(

@@ -37,7 +37,7 @@ from ..queues.edits import last_byte
 from ..settings.read import LARGEST_BYTES
 from ..tiered.segments import kind_of_place, open_segments, read_index
 from ..timer.read import TimerUnits, timer_log
-from .scenario import REGISTER, RecordPlace, Scenario, Scene, cut, killed, remove, replace, scenario, write, zeros
+from .scenario import REGISTER, RecordPlace, Scenario, Scene, cut, remove, replace, scenario, write, zeros
 
 PAGE_BYTES = 4096
 LIES = (-(2**31), -1, 0, 1, SMALLEST - 1, SMALLEST, 2**16, 2**30, 2**31 - 1)
@@ -120,10 +120,10 @@ def _spot(scene: Scene, place: RecordPlace, skipped: int = 0) -> Spot:
     return Spot(place.file.path, place.file.size, place.offset + skipped, data)
 
 
-@scenario("killed")
+@scenario("killed", kills=True)
 def _killed(scene: Scene) -> Iterator[Edit]:
     """The broker was killed: abort is there, nothing else is wrong."""
-    yield from killed(scene)
+    yield from ()
 
 
 @scenario("illegal-magic", 289, 6767)
@@ -168,29 +168,27 @@ def _crc_zero(scene: Scene) -> Iterator[Edit]:
     yield zeros(place.file.path, at, size, "body_crc of a record")
 
 
-@scenario("torn-tail")
+@scenario("torn-tail", kills=True)
 def _torn_tail(scene: Scene) -> Iterator[Edit]:
     """The last record was only partly written when the power failed."""
     yield torn_tail(_spot(scene, scene.last_record()), scene.rng, SMALLEST // 2)
-    yield from killed(scene)
 
 
-@scenario("torn-properties", 7437, 9852)
+@scenario("torn-properties", 7437, 9852, kills=True)
 def _torn_properties(scene: Scene) -> Iterator[Edit]:
     """The last record has its body, but zeros for properties: the body CRC does not show it."""
     place = scene.last_record()
     at, size = _field(scene, place, "properties")
     yield zeros(place.file.path, at, size, "properties of the last record")
-    yield from killed(scene)
 
 
-@scenario("stale-tail", 10017)
+@scenario("stale-tail", 10017, kills=True)
 def _stale_tail(scene: Scene) -> Iterator[Edit]:
     """Behind the log's end lie records of a recycled file: their CRCs fit, their positions do not."""
     yield from _tail(scene, in_place=False)
 
 
-@scenario("dead-tail", 10666, 6665)
+@scenario("dead-tail", 10666, 6665, kills=True)
 def _dead_tail(scene: Scene) -> Iterator[Edit]:
     """Records that a slave had cut off came back behind the log's end."""
     yield from _tail(scene, in_place=True)
@@ -213,7 +211,6 @@ def _tail(scene: Scene, *, in_place: bool) -> Iterator[Edit]:
     if not data:
         raise NotFound("no room behind the last record", path=last.file.path, offset=at)
     yield write(last.file.path, at, data, "old records behind the end of the log")
-    yield from killed(scene)
 
 
 @scenario("missing-segment", 2141)
@@ -307,14 +304,13 @@ def _queue_hole(scene: Scene) -> Iterator[Edit]:
     yield zeros(path, at, size, "units of a queue")
 
 
-@scenario("queue-behind", 678, 1434, 405)
+@scenario("queue-behind", 678, 1434, 405, kills=True)
 def _queue_behind(scene: Scene) -> Iterator[Edit]:
     """The last units of a queue never reached the disk, but the checkpoint says they did."""
     files, first, end = scene.queue(2)
     with files:
         path, at, room = _place(files, scene.rng.randrange(max(first + 1, end - 10), end))
     yield zeros(path, at, room, "the last units of a queue")
-    yield from killed(scene)
 
 
 @scenario("empty-queue-file", 9728, 10108)
@@ -329,10 +325,7 @@ def _empty_queue_file(scene: Scene) -> Iterator[Edit]:
 @scenario("queues-deleted", 8032, 495)
 def _queues_deleted(scene: Scene) -> Iterator[Edit]:
     """All consume queues are deleted, as advice on the web says."""
-    found = scene.files_of("consumequeue/**/*")
-    if not found:
-        raise NotFound("the store has no consume queues", path=scene.store.layout.root)
-    for path in found:
+    for path in scene.files_of("consumequeue/**/*", "consume queues"):
         yield remove(path, "a file of a consume queue")
 
 
@@ -345,17 +338,13 @@ def _ext_cut(scene: Scene) -> Iterator[Edit]:
 
 
 def _newest_index(scene: Scene) -> Path:
-    found = scene.files_of("index/*")
-    if not found:
-        raise NotFound("the store has no index", path=scene.store.layout.root)
-    return found[-1]
+    return scene.files_of("index/*", "index")[-1]
 
 
-@scenario("index-destroyed", 8007, 4463)
+@scenario("index-destroyed", 8007, 4463, kills=True)
 def _index_destroyed(scene: Scene) -> Iterator[Edit]:
     """The newest index file has lost its header."""
     yield zeros(_newest_index(scene), 0, HEADER_BYTES, "header of the newest index file")
-    yield from killed(scene)
 
 
 @scenario("index-gone", 3868)
@@ -399,7 +388,7 @@ def _index_endless(scene: Scene) -> Iterator[Edit]:
         yield Edit.create(newest.with_name(name), header, "an index file without an item", size=size)
 
 
-@scenario("compaction-cut")
+@scenario("compaction-cut", kills=True)
 def _compaction_cut(scene: Scene) -> Iterator[Edit]:
     """The log of a compaction topic lost its end, but its queue still points there."""
     path = scene.file_of(f"{COMPACTION}/{COMPACTION_LOG}/*/*/*", "log of a compaction topic")
@@ -407,7 +396,6 @@ def _compaction_cut(scene: Scene) -> Iterator[Edit]:
     end = last_byte(entry, 0)
     at = scene.rng.randrange(end // 4, end // 2)
     yield zeros(path, at, end - at, "the end of a compaction log")
-    yield from killed(scene)
 
 
 _CONFIG = "config/*.json"
@@ -417,7 +405,7 @@ _MS_PER_S = 1000
 _TIMES = ("physic_msg_timestamp", "logics_msg_timestamp", "index_msg_timestamp")
 
 
-@scenario("checkpoint-ahead", 678, 1434)
+@scenario("checkpoint-ahead", 678, 1434, kills=True)
 def _checkpoint_ahead(scene: Scene) -> Iterator[Edit]:
     """The checkpoint says that everything is flushed until an hour after the last message."""
     path = scene.store.layout.checkpoint
@@ -425,16 +413,14 @@ def _checkpoint_ahead(scene: Scene) -> Iterator[Edit]:
     late = (scene.store.log_end.store_timestamp or 0) + _AN_HOUR_MS
     fields.update(dict.fromkeys(_TIMES, late))
     yield write(path, 0, FIELDS.build(fields), "times of the checkpoint")
-    yield from killed(scene)
 
 
-@scenario("checkpoint-zeros")
+@scenario("checkpoint-zeros", kills=True)
 def _checkpoint_zeros(scene: Scene) -> Iterator[Edit]:
     """The checkpoint is zeros."""
     path = scene.store.layout.checkpoint
     _checkpoint(path)
     yield zeros(path, 0, FIELDS.sizeof(), "the checkpoint")
-    yield from killed(scene)
 
 
 def _checkpoint(path: Path) -> dict[str, int]:
@@ -444,7 +430,7 @@ def _checkpoint(path: Path) -> dict[str, int]:
     return {name: value for name, value in FIELDS.parse(data).items() if name != "_io"}
 
 
-@scenario("timer-ahead", 10668, 9735)
+@scenario("timer-ahead", 10668, 9735, kills=True)
 def _timer_ahead(scene: Scene) -> Iterator[Edit]:
     """The log was cut, but the timer log still points behind its end: delayed messages are stuck."""
     layout = scene.store.layout
@@ -456,7 +442,6 @@ def _timer_ahead(scene: Scene) -> Iterator[Edit]:
         raise NotFound("the store has no timer log that points into the log", path=layout.timer_log)
     at = last[-1] - file.start
     yield zeros(file.path, at, file.size - at, "the end of the log")
-    yield from killed(scene)
 
 
 @scenario("timer-wheel-gone", 9654)
@@ -522,11 +507,7 @@ def _topic_forgotten(scene: Scene) -> Iterator[Edit]:
 @scenario("tiered-index-end", 10656)
 def _tiered_index_end(scene: Scene) -> Iterator[Edit]:
     """A segment of the tiered index ends when it begins: searches by time skip it."""
-    found = [path for path in scene.files_of("**/INDEX/*") if _has_length(path)]
-    if not found:
-        text = "the store has no tiered index that is longer than a second"
-        raise NotFound(text, path=scene.store.layout.root)
-    path = scene.rng.choice(found)
+    path = scene.file_of("**/INDEX/*", "tiered index that is longer than a second", _has_length)
     end = TIERED_HEADER.end_timestamp.build(_tiered_header(path)["begin_timestamp"])
     yield write(path, offset_of(TIERED_HEADER, "end_timestamp"), end, "end_timestamp is begin_timestamp")
 

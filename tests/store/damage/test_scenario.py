@@ -10,7 +10,8 @@ import pytest
 
 from mqstore.formats.message import MESSAGE
 from mqstore.store.damage import scenario as register
-from mqstore.store.damage.scenario import ISSUES, Scene, killed, replace, scenario
+from mqstore.store.damage.scenario import ISSUES, Scene, replace, scenario
+from mqstore.store.damage.scenarios import scenario_of
 from mqstore.store.disk.file_queue import file_name
 from mqstore.store.disk.files import Edit
 from mqstore.store.errors import NotFound
@@ -72,9 +73,9 @@ def test_there_is_nothing_to_damage_in_what_cannot_be_read(tmp_path: Path) -> No
                 ask()
         with pytest.raises(NotFound, match="no topicConfigTable"):
             scene.table_of("topics", "topicConfigTable")
-        assert [edit.path for edit in killed(scene)] == [str(tmp_path / "abort")]
+        assert [edit.path for edit in register.plan(empty, scenario_of("killed"), 1)] == [str(tmp_path / "abort")]
         (tmp_path / "abort").touch()
-        assert [*killed(scene)] == []
+        assert register.plan(empty, scenario_of("killed"), 1) == []
 
 
 def test_a_scenario_is_known_by_its_first_line(monkeypatch: pytest.MonkeyPatch) -> None:
