@@ -36,7 +36,6 @@ from ..search.store import StoreReader
 from ..settings.read import FILES, config_files, databases, read_config_file, read_epochs
 from ..settings.rocksdb import read_entries
 from ..start.config_load import OFFSETS
-from ..timer.read import timer_wheel
 from .logs import LogsCompared, Note, PositionRange, compare_logs, differing_fields
 
 ONLY_A, ONLY_B, CHANGED = "only_a", "only_b", "changed"
@@ -63,16 +62,10 @@ class Differs:
     count: int = 1
 
 
-def how_of(a: Any, b: Any) -> str:
-    """Return how two different values relate: only on one side, or changed."""
-    if b is None:
-        return ONLY_A
-    return ONLY_B if a is None else CHANGED
-
-
-def _differs(part: str, name: str, values: tuple[Any, ...]) -> Differs:
-    a, b = values
-    return Differs(part, name, how_of(a, b), a, b)
+def _differs(part: str, name: str, a: Any, b: Any, position: int | None = None) -> Differs:
+    """Return how two different values differ: one side, without any, has None."""
+    how = ONLY_A if b is None else ONLY_B if a is None else CHANGED
+    return Differs(part, name, how, a, b, position)
 
 
 def queues(a: StoreReader, b: StoreReader, *, units: bool) -> Iterator[Differs]:
@@ -85,14 +78,13 @@ def queues(a: StoreReader, b: StoreReader, *, units: bool) -> Iterator[Differs]:
             raise Unreadable(store.queues_problem)
     mine, other = queue_ends(a), queue_ends(b)
     if bool(mine) != bool(other):  # one side is a copy without this part
-        yield _differs("queue", "all queues", (len(mine) or None, len(other) or None))
+        yield _differs("queue", "all queues", len(mine) or None, len(other) or None)
         return
     for key in sorted(mine.keys() | other.keys()):
         one, two = mine.get(key), other.get(key)
         name = f"{key[0]}/{key[1]}"
         if one is None or two is None or one.max_offset != two.max_offset:
-            ends = tuple(None if q is None else q.max_offset for q in (one, two))
-            yield _differs("queue", name, ends)
+            yield _differs("queue", name, one and one.max_offset, two and two.max_offset)
         if one is not None and two is not None and units:
             yield from _units(a, b, one, two, name)
 
@@ -152,7 +144,7 @@ def index(a: StoreReader, b: StoreReader, common: PositionRange | None) -> Itera
     if one is None or two is None:
         counts = tuple(None if side is None else int(side[0].sum()) for side in (one, two))
         if counts[0] != counts[1]:
-            yield _differs("index", "all items", counts)
+            yield _differs("index", "all items", *counts)
         return
     (count_a, sum_a), (count_b, sum_b) = one, two
     step = -(-common.size // _BLOCKS)
@@ -188,16 +180,15 @@ def offsets(a: StoreReader, b: StoreReader) -> Iterator[Differs]:
         if each.ahead is not Ahead.SAME:
             _, group, topic, queue_id = each.key
             name = f"{group or 'delay level'} of {topic}/{queue_id}"
-            how = how_of(each.offset, each.other_offset)
-            yield Differs("offset", name, how, each.offset, each.other_offset)
+            yield _differs("offset", name, each.offset, each.other_offset)
 
 
 def config(a: StoreReader, b: StoreReader) -> Iterator[Differs]:
     """Compare members of the files of config/ except offsets, and entries of its RocksDBs. Raise Unreadable."""
-    there = tuple(store.layout.config.is_dir() or None for store in (a, b))
+    there = [store.layout.config.is_dir() or None for store in (a, b)]
     if None in there:
         if any(there):
-            yield _differs("config", "all of config/", there)
+            yield _differs("config", "all of config/", *there)
         return
     unread: dict[str, StoreError] = {}
     files = [_files(store.layout, unread) for store in (a, b)]
@@ -206,8 +197,8 @@ def config(a: StoreReader, b: StoreReader) -> Iterator[Differs]:
     for name in sorted(bases[0].keys() | bases[1].keys()):
         one, two = (_entries(base[name]) if name in base else None for base in bases)
         if one is None or two is None:
-            counts = tuple(None if each is None else len(each) for each in (one, two))
-            yield _differs("config", name, counts)
+            counts = (None if each is None else len(each) for each in (one, two))
+            yield _differs("config", name, *counts)
         else:
             yield from _differing("config", "", one, two)
     for error in unread.values():
@@ -231,7 +222,7 @@ def _differing(part: str, name: str, a: Any, b: Any) -> Iterator[Differs]:
     """Yield members that differ, as deep as both sides have them."""
     if not (isinstance(a, Mapping) and isinstance(b, Mapping)):
         if a != b:
-            yield _differs(part, name, (a, b))
+            yield _differs(part, name, a, b)
         return
     for key in sorted({*a, *b} - _OF_WRITING, key=str):
         place = f"{name}{': ' if name in FILES else '.'}{key}" if name else str(key)
@@ -259,23 +250,17 @@ def timers(a: StoreReader, b: StoreReader) -> Iterator[Differs]:
     for hour in sorted(sides[0].keys() | sides[1].keys()):
         one, two = sides[0].get(hour), sides[1].get(hour)
         if one != two:
-            yield Differs("timer", f"hour {hour * _HOUR_MS}", how_of(one, two), one, two)
+            yield _differs("timer", f"hour {hour * _HOUR_MS}", one, two)
 
 
-def _ticks(store: StoreReader) -> dict[int, int]:
-    from ..timer.wheel import Ticks
+def _ticks(store: StoreReader) -> Mapping[int, int]:
+    from ..timer.wheel import waiting
 
-    found: dict[int, int] = {}
-    if not store.layout.timer_wheel.exists():
-        return found
-    precision = Ticks.of_store(store.layout).precision_ms
-    for part in timer_wheel(store.layout.timer_wheel):
-        used = part.slots[(part.slots["num"] > 0) & (part.slots["time"] > 0)]
-        hours = used["time"].astype(np.int64) // max(1, _HOUR_MS // precision)
+    found = Counter[int]()
+    for hours, messages in waiting(store.layout) if store.layout.timer_wheel.exists() else ():
         several, row = np.unique(hours, return_inverse=True)
-        numbers = np.bincount(row, used["num"], minlength=len(several)).astype(np.int64)
-        for hour, number in zip(several.tolist(), numbers.tolist(), strict=True):
-            found[hour] = found.get(hour, 0) + number
+        numbers = np.bincount(row, messages, minlength=len(several)).astype(np.int64)
+        found.update(dict(zip(several.tolist(), numbers.tolist(), strict=True)))
     return found
 
 
@@ -365,24 +350,18 @@ def _of_log(a: StoreReader, b: StoreReader, logs: LogsCompared, *, fields: bool)
 
 
 def _ranges(logs: LogsCompared) -> Iterator[Differs]:
-    a, b = (None if side is None else f"{side.start} to {side.stop}" for side in (logs.a, logs.b))
+    own, other = (None if side is None else f"{side.start} to {side.stop}" for side in (logs.a, logs.b))
     if logs.same is False:
-        yield Differs("log", "another log: the first common bytes differ", CHANGED, a, b)
-    elif logs.same is None and a != b:
-        yield Differs("log", "no bytes that both have", how_of(a, b), a, b)
-    for each in logs.differing:
-        yield Differs("log", _name(each), CHANGED, each.size, each.size, each.start)
-    for each in logs.only_a:
-        yield Differs("log", _name(each), ONLY_A, each.size, None, each.start)
-    for each in logs.only_b:
-        yield Differs("log", _name(each), ONLY_B, None, each.size, each.start)
-
-
-def _name(each: PositionRange) -> str:
-    return f"{each.start} to {each.stop}"
+        yield Differs("log", "another log: the first common bytes differ", CHANGED, own, other)
+    elif logs.same is None and own != other:
+        yield _differs("log", "no bytes that both have", own, other)
+    for ranges, in_a, in_b in ((logs.differing, True, True), (logs.only_a, True, False), (logs.only_b, False, True)):
+        for each in ranges:
+            a, b = (each.size if there else None for there in (in_a, in_b))
+            yield _differs("log", f"{each.start} to {each.stop}", a, b, each.start)
 
 
 def _records(a: StoreReader, b: StoreReader, logs: LogsCompared) -> Iterator[Differs]:
     for one in differing_fields(a, b, logs.differing):
         name = f"{one.position}{f' {one.name}' if one.name else ''}"
-        yield Differs("record", name, how_of(one.a, one.b), one.a, one.b, one.position)
+        yield _differs("record", name, one.a, one.b, one.position)

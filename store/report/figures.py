@@ -323,7 +323,7 @@ def log_maps(seen: Seen, topics: TopicRanking, time: TimeText) -> Iterator[Pictu
     present = set(looks)
     legend = [LegendLine(look, text) for look, text in _TEXTS.values() if look in present]
     row = f"Each row is {files} ({bytes_text(places.row_bytes)}), named by its first log position"
-    table = _map_table(picture, topics, time)
+    table = _map_table(picture)
     says = f"{row}; damage, and what is cut off, is shown wherever there is any."
     yield _map("state", "Map of the log: state", says, picture, looks, legend, table)
     if not picture.records_at.any():
@@ -401,29 +401,25 @@ def _runs(looks: Sequence[str]) -> Iterator[tuple[int, int]]:
             begin = end
 
 
-def _map_table(picture: LogPicture, topics: TopicRanking, time: TimeText) -> NumbersTable:
+def _map_table(picture: LogPicture) -> NumbersTable:
     head = ["log position", "#records", *(f"#bytes: {state.name.lower()}" for state in PlaceContent)]
-    rows = []
-    state = picture.state.reshape(len(PlaceContent), picture.places.rows, MAP_COLUMNS).sum(axis=2)
+    places = picture.places
+    state = picture.state.reshape(len(PlaceContent), places.rows, MAP_COLUMNS).sum(axis=2)
     records = picture.records_at.reshape(-1, MAP_COLUMNS).sum(axis=1)
-    for row in range(picture.places.rows):
-        start = picture.places.start + row * picture.places.row_bytes
-        numbers = [f"{int(each):,}" for each in (records[row], *state[:, row])]
-        rows.append((f"{start:,}", *numbers))
-    return NumbersTable(head, rows)
+    starts = places.start + np.arange(places.rows, dtype=np.int64) * places.row_bytes
+    numbers = np.stack([starts, records, *state], axis=1).tolist()
+    return NumbersTable(head, [[f"{number:,}" for number in row] for row in numbers])
 
 
 def _age_table(picture: LogPicture, time: TimeText) -> NumbersTable:
     rows = []
-    records = picture.records_at.reshape(-1, MAP_COLUMNS)
-    ages = picture.age.reshape(-1, MAP_COLUMNS)
-    for row in range(picture.places.rows):
-        there = records[row] > 0
-        if not there.any():
-            continue
-        mean = ages[row][there] / records[row][there]
-        start = picture.places.start + row * picture.places.row_bytes
-        rows.append((f"{start:,}", time(int(mean.min())), time(int(mean.max()))))
+    by_row = (column.reshape(-1, MAP_COLUMNS) for column in (picture.records_at, picture.age))
+    for row, (records, ages) in enumerate(zip(*by_row, strict=True)):
+        there = records > 0
+        if there.any():
+            mean = ages[there] / records[there]
+            start = picture.places.start + row * picture.places.row_bytes
+            rows.append((f"{start:,}", time(int(mean.min())), time(int(mean.max()))))
     return NumbersTable(("log position", "oldest place", "newest place"), rows)
 
 

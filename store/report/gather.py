@@ -7,7 +7,7 @@ places as fine as a picture shows them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from os import fspath
@@ -29,8 +29,7 @@ from ..offsets.lag import LagQuery, offsets_of, queue_ends
 from ..queues.read import QueueSummary
 from ..search.store import StoreReader
 from ..settings.options import options_of
-from ..timer.read import timer_wheel
-from ..timer.wheel import Ticks
+from ..timer.wheel import waiting
 from ..verify.context import LogWatcher, Records, Scope, VerifyContext
 from ..verify.run import verify
 from ..verify.verdict import Status, Verdict, commands_of, first_sentence
@@ -61,7 +60,7 @@ class Due(NamedTuple):
 
 @dataclass(frozen=True)
 class Seen:
-    """One store as a report shows it. facts, start: lines with a label each.
+    """One store as a report shows it. facts: lines with a label each.
 
     commands: what to do next, in this order. tidy: the commands mend warnings only. queues: what their units say. lags:
     records of `offsets_of` by group and topic, the farthest behind first. notes: what could not be shown, and why.
@@ -83,11 +82,6 @@ class Seen:
     def sentence(self) -> str:
         """The verdict, as every command says it."""
         return first_sentence(self.verdict, self.root)
-
-    @property
-    def start(self) -> Sequence[tuple[str, str]]:
-        """What the next start would do; empty if it was not predicted."""
-        return self.verdict.start
 
 
 def look(
@@ -182,20 +176,15 @@ def _lags(store: StoreReader, now_ms: int, notes: list[str]) -> list[dict[str, A
 
 
 def _due(store: StoreReader, now_ms: int, notes: list[str]) -> Due:
-    """Count what waits in the wheel (spec 04, 4.5), slot by slot, whether a broker still reads the slot or not."""
+    """Count what waits in the wheel (spec 04, 4.5)."""
     if store.config.get_bool("timerRocksDBEnable"):
         notes.append("timers: timerRocksDBEnable is on: timers that wait in rocksdbstore are not shown")
     hour = now_ms // _HOUR_MS
     counts: Ints = np.zeros(HOURS_MAX, np.int64)
     past = later = 0
     try:
-        precision_ms = Ticks.of_store(store.layout).precision_ms
-        for part in timer_wheel(store.layout.timer_wheel):
-            slots = part.slots[(part.slots["num"] > 0) & (part.slots["time"] > 0)]
-            most = (1 << 62) // precision_ms
-            due_ms = np.minimum(slots["time"].astype(np.int64), most) * precision_ms
-            number = slots["num"].astype(np.int64)
-            hours = due_ms // _HOUR_MS - hour
+        for hours, number in waiting(store.layout):
+            hours -= hour
             inside = (hours >= 0) & (hours < HOURS_MAX)
             np.add.at(counts, hours[inside], number[inside])
             past += int(number[hours < 0].sum())

@@ -44,7 +44,7 @@ from ..errors import Missing, NotFound, StoreError
 from ..index.read import sizes_of
 from ..log.message import read_message
 from ..queues.read import ConsumeQueue
-from .read import TimerUnits, due_ms, is_in_place, timer_log, wheel_at_rest, wheel_bytes
+from .read import TimerUnits, due_ms, is_in_place, timer_log, timer_wheel, wheel_at_rest, wheel_bytes
 
 DEFAULT_MS = 1_000
 PRECISIONS_MS = (100, 200, 500, 1_000)
@@ -263,6 +263,19 @@ class Ticks(NamedTuple):
         soon = wait - window < self.roll_slots // 3 * self.precision_ms
         round_ms = np.where(soon, self.roll_slots // 2 * self.precision_ms, window)
         return np.where(wait < window, wait, round_ms), wait >= window
+
+
+_HOUR_MS = 3_600_000
+
+
+def waiting(layout: Layout) -> Iterator[tuple[Ints, Ints]]:
+    """Yield (hours since 1970, numbers of messages) of the slots of the wheel that count some, int64[n] both, in
+    windows, whether a broker still reads the slot or not. Raises as `timer_wheel`.
+    """
+    ticks_of_hour = _HOUR_MS // Ticks.of_store(layout).precision_ms
+    for part in timer_wheel(layout.timer_wheel):
+        slots = part.slots[(part.slots["num"] > 0) & (part.slots["time"] > 0)]
+        yield slots["time"].astype(np.int64) // ticks_of_hour, slots["num"].astype(np.int64)
 
 
 @dataclass
