@@ -166,14 +166,11 @@ class Prover:
     """Proves one part of a log, which the caller reads."""
 
     def __init__(self, proof: Proof, start: int) -> None:
+        self._proof, self._making, self._covered = proof, proof.making, proof.index.ranges
         self._queues, self._ahead = proof.queues, UnitsAhead(proof.queues)
-        self._index = proof.index
-        self._covered, self._tagged = proof.index.ranges, proof.tagged
-        self._lmq, self._making = proof.lmq, proof.making
-        self._copied, self._first_apart = proof.copied, proof.first_apart
         self._next = np.full(len(proof.queues), -1, np.int64)
         self._unindexed: int | None = None
-        self._found = VerifiedPieces(proof.log, start, proof.lmq.version if proof.lmq else "")
+        self._found = VerifiedPieces(proof.log, start)
         self._windows: list[_MessageWindow] = []
         self._waiting = 0
         self._reach = 0
@@ -198,7 +195,7 @@ class Prover:
             rest = batch
             if item.mark <= Mark.AFTER_DAMAGE:
                 self._reach = max(self._reach, batch.end)
-            if self._first_apart and int(batch.position[0]) == 0:
+            if self._proof.first_apart and int(batch.position[0]) == 0:
                 self._add(batch.take(slice(1)), None)
                 self._settle()
                 self._found.end_run()
@@ -218,7 +215,7 @@ class Prover:
     def done(self) -> VerifiedLog:
         """Return what is in order in the part that was seen. Raise Unreadable."""
         self._settle()
-        found = VerifiedLog(*self._found.done(), self._index, units_by(self._making), self._copied)
+        found = VerifiedLog(*self._found.done(), self._proof.index, units_by(self._making), self._proof.copied)
         return replace(found.of_long_runs(), reach=self._reach)
 
     def _add(self, batch: Batch, dispatched: Dispatched | None) -> None:
@@ -242,12 +239,12 @@ class Prover:
         """Return the messages of a batch; None if some record is of a queue that does not exist, or names further
         queues in a store without any: some brokers fail at such a record all the same (spec 2.9, B11).
         """
-        lmq, making = self._lmq, self._making
+        lmq, making = self._proof.lmq, self._making
         named = properties.has_name(INNER_MULTI_DISPATCH)
         if named and lmq is None:
             return None
         how = making or (lmq.further if named and lmq is not None else None)
-        made, tags_code = None, None
+        made = tags_code = items = None
         if how is not None:
             known = dispatched is not None and dispatched.is_as(how, named=named)
             made = dispatched if known else dispatch(batch, how)
@@ -260,9 +257,10 @@ class Prover:
             return None
         if made is not None and making:
             tags_code = made.units.tags_code
+            items = PackedItems.of(batch, made.items) if making.items else None
         elif made is None and dispatched is not None and np.array_equal(dispatched.units.record, np.arange(len(batch))):
             tags_code = dispatched.units.tags_code  # one unit per record, in order
-        facts = RecordFacts.of(batch, self._unindexed_in(batch, made), named=named)
+        facts = RecordFacts.of(batch, self._unindexed_in(batch, made), lmq.version if named and lmq is not None else "")
         columns, record = batch.columns, found.record
         messages = _Messages(
             found.queue,
@@ -272,9 +270,7 @@ class Prover:
             columns.ints("store_timestamp")[record].astype(np.int64),
             tags_code,
         )
-        if made is None or making is None or not making.items:
-            return _MessageWindow(messages, facts, None)
-        return _MessageWindow(messages, facts, PackedItems.of(batch, made.items))
+        return _MessageWindow(messages, facts, items)
 
     def _unindexed_in(self, batch: Batch, made: Dispatched | None) -> int | None:
         """Return the first record without its index items, or that of an earlier batch."""
@@ -282,7 +278,7 @@ class Prover:
             items = made.items
             self._unindexed = int(items.physical_offset[0]) if len(items) else None
         elif self._unindexed is None:
-            self._unindexed = uncovered(self._covered, batch, tagged=self._tagged)
+            self._unindexed = uncovered(self._covered, batch, tagged=self._proof.tagged)
         return self._unindexed
 
     def _settle(self, *, at_gap: bool = False) -> None:
@@ -358,7 +354,7 @@ class Prover:
         bounds = list(zip(queues, new.tolist(), ends.tolist(), strict=True))
         if self._making is not None:
             made = {name: units[first:end] for name, first, end in bounds}
-        elif self._copied is None:
+        elif self._proof.copied is None:
             numbers = messages.queue[new].tolist()
             for number, (name, first, end) in zip(numbers, bounds, strict=True):
                 files = self._queues.stream(number).files

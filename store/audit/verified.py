@@ -148,28 +148,32 @@ class VerifiedRun(NamedTuple):
     """Consecutive records of one file, from log position `begin` to `end`.
 
     Each is whole, names its own position, matches the checksum of its body, has properties that every broker can use,
-    is a message of its own queue and of the LMQs that it names, and no tombstone; the units there name it. last:
-    position of the last record; store_timestamp, first_timestamp: store times of the last and the first one (ms).
+    is a message of its own queue and of the LMQs that it names, and no tombstone; the units there name it. recent:
+    positions of the last records. store_timestamp, first_timestamp: store times of the last and the first one (ms).
     with_crc: some last record of a window ends with a checksum of the whole. plain: all are of version 1, with 4-byte
     hosts. unindexed: position of the first record with keys that no sound index file covers, None if all are covered.
-    recent: positions of the last records. units: those made for queues that had none on disk. items: those of an index
-    that had none. further_by: some record names further queues: the broker version whose rules say which; "" without.
+    further_by: some record names further queues: the broker version whose rules say which; "" without. units: those
+    made for queues that had none on disk. items: those of an index that had none.
     """
 
     path: str
     begin: int
     end: int
-    last: int
+    recent: Ints
     store_timestamp: int
     with_crc: bool
     plain: bool
     unindexed: int | None
-    recent: Ints
+    further_by: str
+    first_timestamp: int
     queues: dict[QueueId, QueueRange]
     units: dict[QueueId, list[Units]]
     items: list[PackedItems]
-    further_by: str = ""
-    first_timestamp: int = 0
+
+    @property
+    def last(self) -> int:
+        """Position of the last record."""
+        return int(self.recent[-1])
 
     @property
     def is_long(self) -> bool:
@@ -288,7 +292,7 @@ _LONG_HOSTS = int(SysFlag.BORN_V6 | SysFlag.STORE_V6)
 
 
 class RecordFacts(NamedTuple):
-    """Facts about the records of a window, or of several consecutive ones."""
+    """Facts about the records of a window, or of several consecutive ones: those of `VerifiedRun`, in its order."""
 
     begin: int
     end: int
@@ -297,11 +301,11 @@ class RecordFacts(NamedTuple):
     with_crc: bool
     plain: bool
     unindexed: int | None
-    named: bool
+    further_by: str
     first_timestamp: int
 
     @classmethod
-    def of(cls, batch: Batch, unindexed: int | None, *, named: bool) -> RecordFacts:
+    def of(cls, batch: Batch, unindexed: int | None, further_by: str) -> RecordFacts:
         """Return the facts of one window."""
         columns = batch.columns
         plain = bool((columns.ints("magic_code") == MAGIC_V1).all())
@@ -313,7 +317,7 @@ class RecordFacts(NamedTuple):
             ends_with_crc(columns.ragged("properties")[len(batch) - 1]),
             plain and not (columns.ints("sys_flag") & _LONG_HOSTS).any(),
             unindexed,
-            named,
+            further_by,
             int(columns.ints("store_timestamp")[0]),
         )
 
@@ -325,19 +329,18 @@ class RecordFacts(NamedTuple):
             first_timestamp=self.first_timestamp,
             with_crc=self.with_crc or later.with_crc,
             plain=self.plain and later.plain,
-            named=self.named or later.named,
+            further_by=self.further_by or later.further_by,
         )
 
 
 class VerifiedPieces:
     """Runs and BLANKs of one part of a log, in pieces without a hole.
 
-    end: where the last piece ends, -1 if no more can be added to it. version: of the broker whose rules say which
-    further queues a message goes to.
+    end: where the last piece ends, -1 if no more can be added to it.
     """
 
-    def __init__(self, log: CommitLog, start: int, version: str) -> None:
-        self._log, self._start, self._version = log, start, version
+    def __init__(self, log: CommitLog, start: int) -> None:
+        self._log, self._start = log, start
         self._pieces: list[list[VerifiedRun | Extent]] = [[]]
         self.end = start
         self._facts: RecordFacts | None = None
@@ -375,7 +378,7 @@ class VerifiedPieces:
         if not goes_on(self._log, extent, self.end):
             self._break()
             return False
-        self._close()
+        self.end_run()
         self._pieces[-1].append(extent)
         self.end = extent.end
         return True
@@ -388,46 +391,25 @@ class VerifiedPieces:
         first = self._pieces[0]
         return list(chain(*self._pieces)), first[-1].end if first else self._start
 
-    def end_run(self) -> None:
-        """Let what follows begin another run."""
-        self._close()
-
     def _is_elsewhere(self, position: int) -> bool:
         """Return whether a position lies in another file than the run that grows."""
         at = self._log.queue.file_at
         return self._facts is not None and at(self._facts.begin) != at(position)
 
     def _break(self) -> None:
-        self._close()
+        self.end_run()
         self._pieces.append([])
         self.end = -1
 
-    def _close(self) -> None:
-        """Complete the run."""
+    def end_run(self) -> None:
+        """Complete the run: what follows begins another one."""
         facts, queues, self._facts, self._queues = self._facts, self._queues, None, {}
         units, items, self._units, self._items = self._units, self._items, {}, []
         file = self._log.queue.file_at(facts.begin) if facts else None
         if facts is None or file is None:
             return
         self._runs += 1
-        self._pieces[-1].append(
-            VerifiedRun(
-                file.path,
-                facts.begin,
-                facts.end,
-                int(facts.recent[-1]),
-                facts.store_timestamp,
-                facts.with_crc,
-                facts.plain,
-                facts.unindexed,
-                facts.recent,
-                queues,
-                units,
-                items,
-                further_by=self._version if facts.named else "",
-                first_timestamp=facts.first_timestamp,
-            )
-        )
+        self._pieces[-1].append(VerifiedRun(file.path, *facts, queues, units, items))
 
 
 def drop_full_end(log: CommitLog, items: list[VerifiedRun | Extent]) -> None:

@@ -236,9 +236,8 @@ def test_of_a_run_those_are_named_that_count(tmp_path: Path) -> None:
     places = [log.append(b"x", topic=topic, queue_offset=k) for topic in (b"gone", b"a") for k in range(30)]
     queue = QueueId("a", 0)
     messages = QueueRange(0, 30, places[30], places[-1], log.end - places[-1])
-    path, no = str(tmp_path / file_name(0)), np.zeros(0, np.int64)
-    begin, last = places[0], places[-1]
-    run = VerifiedRun(path, begin, log.end, last, 0, False, True, None, no, {queue: messages}, {}, [])
+    path, recent = str(tmp_path / file_name(0)), np.array(places[-1:], np.int64)
+    run = VerifiedRun(path, places[0], log.end, recent, 0, False, True, None, "", 0, {queue: messages}, {}, [])
     lost = LostMessages()
     lost.add_run(run, run.queues)
     found = list(lost.messages(log.log(tmp_path), 5))

@@ -115,7 +115,7 @@ def test_a_walk_skips_runs_wherever_they_begin(clean_log: Snapshot, cuts: list[i
 
 def run_of(path: str, begin: int, end: int) -> VerifiedRun:
     """A run of which nobody asks more than where it lies."""
-    return VerifiedRun(path, begin, end, begin, 0, False, True, None, np.zeros(0, np.int64), {}, {}, [])
+    return VerifiedRun(path, begin, end, np.zeros(0, np.int64), 0, False, True, None, "", 0, {}, {}, [])
 
 
 @pytest.fixture(scope="module")
