@@ -59,11 +59,12 @@ class Finding:
     repair: str | None = None
 
     @classmethod
-    def of(cls, code: str, path: str, message: str, **details: Unpack[Details]) -> Self:
+    def of(cls, code: str, path: str | os.PathLike[str], message: str, **details: Unpack[Details]) -> Self:
         """Make a finding, with the severity of the catalogue if no other is given."""
-        severity = details.pop("severity", None)
+        given = details.pop("severity", None)
+        severity = catalogue()[code].severity if given is None else given
         fields: dict[str, Any] = {**details}
-        return cls(code, catalogue()[code].severity if severity is None else severity, path, message, **fields)
+        return cls(code, severity, os.fspath(path), message, **fields)
 
     def place(self, root: str | os.PathLike[str]) -> str:
         """Return where it is, for people: the path below the store at `root`, and the byte."""
@@ -97,56 +98,23 @@ def order(finding: Finding) -> tuple[int, str, str, int]:
     return (-finding.severity, finding.code, finding.path, finding.offset or 0)
 
 
-@dataclass
-class _Wide:
-    """Similar findings that are not kept apart any more: the first one, and the range of all."""
-
-    first: Finding
-    offset: int | None
-    end: int
-    count: int
-
-    def take(self, more: Finding) -> None:
-        """Add a finding."""
-        self.count += more.count
-        if more.offset is not None and self.offset is not None:
-            self.end = max(self.end, more.end)
-            self.offset = min(self.offset, more.offset)
-
-    def as_one(self) -> Finding:
-        """Return one finding for all."""
-        if self.offset is None:
-            return replace(self.first, count=self.count)
-        length = self.end - self.offset
-        return replace(self.first, offset=self.offset, length=length, count=self.count)
-
-
 class Findings:
     """All findings of a run."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[Any, ...], list[Finding]] = {}
-        self._wide: dict[tuple[Any, ...], _Wide] = {}
         #: By kind, the message of the last finding, if it is a function of the number of items.
         self._messages: dict[tuple[Any, ...], Message] = {}
 
-    def add(self, code: str, path: str, message: Message, **details: Unpack[Details]) -> None:
+    def add(self, code: str, path: str | os.PathLike[str], message: Message, **details: Unpack[Details]) -> None:
         """Add a finding; merge it with a similar one directly before."""
         new = Finding.of(code, path, _text(message, details.get("count", 1)), **details)
-        key = (code, new.severity, path, new.topic, new.queue_id, new.unclean, new.repair)
-        wide = self._wide.get(key)
-        if wide is not None:
-            wide.take(new)
-            return
+        key = (code, new.severity, new.path, new.topic, new.queue_id, new.unclean, new.repair)
         same = self._found.setdefault(key, [])
         last = same[-1] if same else None
-        if last is not None and len(same) >= _APART_MAX:
-            self._wide[key] = _Wide(last, last.offset, last.end, last.count)
-            self._wide[key].take(new)
-            return
-        if last is not None and new.offset is not None and last.end == new.offset:
-            both = _merged(last, new)
-            same[-1] = replace(both, message=_text(self._messages.get(key, last.message), both.count))
+        if last is not None and (len(same) >= _APART_MAX or (new.offset is not None and last.end == new.offset)):
+            count = last.count + new.count
+            same[-1] = _merged(last, new, count, _text(self._messages.get(key, last.message), count))
             return
         same.append(new)
         self._messages.pop(key, None)
@@ -156,7 +124,7 @@ class Findings:
     def add_rows(
         self,
         code: str,
-        path: str,
+        path: str | os.PathLike[str],
         wrong: Flags,
         starts: Ints,
         ends: Ints,
@@ -184,25 +152,18 @@ class Findings:
 
     def __iter__(self) -> Iterator[Finding]:
         """Yield findings, worst first, then by code and place."""
-        everything = (finding for key in self._found for finding in self._of(key))
+        everything = (finding for found in self._found.values() for finding in found)
         return iter(sorted(everything, key=order))
-
-    def _of(self, key: tuple[Any, ...]) -> list[Finding]:
-        found, wide = self._found[key], self._wide.get(key)
-        if wide is None:
-            return found
-        one = wide.as_one()
-        return [*found[:-1], replace(one, message=_text(self._messages.get(key, one.message), one.count))]
 
 
 def _text(message: Message, count: int) -> str:
     return message if isinstance(message, str) else message(count)
 
 
-def _merged(one: Finding, other: Finding) -> Finding:
+def _merged(one: Finding, other: Finding, count: int, message: str) -> Finding:
     """Return both as one range."""
     if one.offset is None or other.offset is None:
-        return replace(one, count=one.count + other.count)
+        return replace(one, count=count, message=message)
     offset = min(one.offset, other.offset)
     length = max(one.end, other.end) - offset
-    return replace(one, offset=offset, length=length, count=one.count + other.count)
+    return replace(one, offset=offset, length=length, count=count, message=message)

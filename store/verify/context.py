@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from ..broker.dispatch import Dispatched
     from ..broker.profiles import Profile
     from ..broker.snapshot import QueueId
+    from ..disk.file_queue import MappedFile
     from ..disk.layout import QueueDirectory
     from ..log.commit_log import Batch, Extent
     from ..queues.rocksdb_copy import CopiedQueues
@@ -94,8 +95,7 @@ class LogFacts:
 
     def going_on(self, start: int) -> LogFacts:
         """Return the facts for a run that continues, in a log that begins at `start` now."""
-        own = {name: deepcopy(getattr(self, name)) for name in _CHANGED_IN_PLACE}
-        return replace(self, start=start, stopped_at=None, **own)
+        return replace(deepcopy(self), start=start, stopped_at=None)
 
     def merge(self, other: LogFacts) -> None:
         """Add the facts of the pass over the part directly behind."""
@@ -121,9 +121,6 @@ def note_gaps(gaps: array[int], more: Sequence[int]) -> None:
         gaps[-1] = more[3]
         more = more[4:]
     gaps.extend(more)
-
-
-_CHANGED_IN_PLACE = ("first_offset", "next_offset", "missing")
 
 
 class Predicted(NamedTuple):
@@ -315,6 +312,10 @@ class VerifyContext:
             return os.fspath(self.store.layout.commit_log_directories[0]), position
         return file.path, position - file.start
 
+    def queue_finding(self, code: str, queue: QueueId, path: str | os.PathLike[str], text: str, **more: Any) -> None:
+        """Add a finding about one queue, which the message names first. more: as in `Findings.add`."""
+        self.findings.add(code, path, f"{queue}: {text}", **queue._asdict(), **more)
+
     def log_finding(self, code: str, position: int, size: int, message: Message, **more: Any) -> None:
         """Add a finding about bytes of the log. more: as in `Findings.add`."""
         path, offset = self.place(position)
@@ -329,6 +330,21 @@ class VerifyContext:
         path, offset = self.place(int(position[0]))
         start = int(position[0]) - offset
         self.findings.add_rows(code, path, wrong, position - start, ends - start, message, **more)
+
+    def file_rows(
+        self,
+        code: str,
+        files: Iterable[MappedFile],
+        wrong: Flags,
+        begins: Ints,
+        ends: Ints,
+        message: Callable[[int], str],
+        **more: Any,
+    ) -> None:
+        """Add findings about items of several files, as in `Findings.add_rows`. begins, ends: in the stream."""
+        for file in files if wrong.any() else ():
+            mine = wrong & (begins >= file.start) & (begins < file.end)
+            self.findings.add_rows(code, file.path, mine, begins - file.start, ends - file.start, message, **more)
 
 
 class Mergeable(ABC):
@@ -350,6 +366,22 @@ class Mergeable(ABC):
     @abstractmethod
     def merge(self, context: VerifyContext, exported: Any) -> None:
         """Continue as if this run had seen that part, too."""
+
+
+@dataclass
+class Collected(Mergeable):
+    """What a check has collected, in the order of the log."""
+
+    items: list[Any] = field(default_factory=list)
+
+    def merge(self, context: VerifyContext, exported: Collected) -> None:
+        """Append what was collected in the part."""
+        self.items += exported.items
+
+
+def collected(context: VerifyContext, what: str) -> list[Any]:
+    """Return the list in which a check collects something; `what` names it."""
+    return context.kept(what, Collected).items
 
 
 class LogWatcher(Mergeable):
@@ -481,19 +513,17 @@ def add_rows(
     wrong: Flags,
     text: str,
     values: Ints | None = None,
-    *,
-    severity: Severity | None = None,
-    repair: str | None = None,
+    **more: Any,
 ) -> None:
     """Add a finding for each run of wrong records. values: a number for each record, put behind the text."""
-    if not wrong.any():
-        return
+    if wrong.any():
+        message = of_record(records.position, text, values)
+        context.log_rows(code, wrong, records.position, records.ends, message, **more)
 
-    def message(row: int) -> str:
-        value = "" if values is None else f" {values[row]}"
-        return f"record at {records.position[row]}: {text}{value}"
 
-    context.log_rows(code, wrong, records.position, records.ends, message, severity=severity, repair=repair)
+def of_record(position: Ints, text: str, values: Ints | None = None, what: str = "record") -> Callable[[int], str]:
+    """Return a function of a row: the text about its record, with the number of the row behind it."""
+    return lambda row: f"{what} at {position[row]}: {text}{'' if values is None else f' {values[row]}'}"
 
 
 NOT_CHECKED = "not checked to the end"
