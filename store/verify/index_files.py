@@ -25,6 +25,7 @@ from ...formats.index_file import (
     items_offset,
     slots_offset,
 )
+from ..columns import runs
 from ..counted import counted
 from ..disk.compressed import is_compressed_name
 from ..disk.file_queue import MappedFileQueue
@@ -46,6 +47,14 @@ def add(context: VerifyContext, code: str, file: IndexFile, text: str, **more: A
     """Add a finding about an index file."""
     name = file.path.rpartition("/")[2]
     context.findings.add(code, file.path, f"index file {name}: {text}", **more)
+
+
+def add_items(
+    context: VerifyContext, code: str, file: IndexFile, number: int, text: str, count: int = 1, **more: Any
+) -> None:
+    """Add a finding about items of an index file, from this number on; the text is about the first."""
+    at = items_offset(file.slots) + number * ITEM_BYTES
+    add(context, code, file, f"item {number}: {text}", offset=at, length=count * ITEM_BYTES, count=count, **more)
 
 
 def header_only(context: VerifyContext, code: str, file: IndexFile, text: str, **more: Any) -> None:
@@ -185,7 +194,6 @@ def index_end(context: VerifyContext) -> None:
             header_only(context, "I-105", file, text, severity=context.behind_the_end.get("severity"))
 
 
-_LARGEST_HASH = (1 << 31) - 1
 _SHARED = -1
 """Temporary mark of slots that have several items of a window."""
 _REPORTED_APART = 4096
@@ -241,12 +249,12 @@ class _Chains:
         numbers = np.arange(first, first + len(hashes), dtype=np.int64)
         good = hashes >= 0
         if good.all():
-            slots = _remainder(hashes, self._file.slots)
+            slots = hashes.astype(np.int64) % self._file.slots
             expected = links_of(self._newest, numbers, slots)
         else:
             self._report("I-095", numbers, ~good, lambda row: f"its hash {hashes[row]} is negative")
             slots, expected = np.zeros(len(hashes), np.int64), np.zeros(len(hashes), np.int32)
-            slots[good] = _remainder(hashes[good], self._file.slots)
+            slots[good] = hashes[good].astype(np.int64) % self._file.slots
             expected[good] = links_of(self._newest, numbers[good], slots[good])
         wrong = previous != expected
         wrong &= good
@@ -277,12 +285,11 @@ class _Chains:
         self._report("I-097", numbers, ~impossible, lambda _: "its chain skips items")
 
     def _report_not_older(self, number: int, link: int) -> None:
-        text = f"its link leads to item {link}, which is not older"
-        severity = None
         if self._is_loop(number, link):
             text = f"its chain is a loop through item {link}: a query never ends (B17)"
-            severity = Severity.FATAL
-        self._add("I-096", number, text, severity)
+            self._add("I-096", number, text, severity=Severity.FATAL)
+        else:
+            self._add("I-096", number, f"its link leads to item {link}, which is not older")
 
     def _is_loop(self, number: int, link: int) -> bool:
         """Return whether a chain of at least two items comes back to `number`."""
@@ -359,23 +366,13 @@ class _Chains:
 
     def _report(self, code: str, numbers: Ints, wrong: Flags, message: Callable[[int], str]) -> None:
         """Add findings about consecutive items."""
-        if not wrong.any():
-            return
-        starts = items_offset(self._file.slots) + numbers * ITEM_BYTES
-        name = self._file.path.rpartition("/")[2]
-        self._context.findings.add_rows(
-            code,
-            self._file.path,
-            wrong,
-            starts,
-            starts + ITEM_BYTES,
-            lambda row: f"index file {name}: item {numbers[row]}: {message(row)}",
-        )
+        rows = np.flatnonzero(wrong)
+        for begin, end in runs(rows):
+            first = int(rows[begin])
+            self._add(code, int(numbers[first]), message(first), end - begin)
 
-    def _add(self, code: str, number: int, text: str, severity: Severity | None = None) -> None:
-        at = items_offset(self._file.slots) + number * ITEM_BYTES
-        text = f"item {number}: {text}"
-        add(self._context, code, self._file, text, offset=at, length=ITEM_BYTES, severity=severity)
+    def _add(self, code: str, number: int, text: str, count: int = 1, **more: Any) -> None:
+        add_items(self._context, code, self._file, number, text, count, **more)
 
 
 def links_of(newest: npt.NDArray[np.int32], numbers: Ints, slots: Ints) -> npt.NDArray[np.int32]:
@@ -398,11 +395,3 @@ def links_of(newest: npt.NDArray[np.int32], numbers: Ints, slots: Ints) -> npt.N
     follows = np.flatnonzero(slots[rows[1:]] == slots[rows[:-1]])
     expected[rows[follows + 1]] = own[rows[follows]]
     return expected
-
-
-def _remainder(hashes: npt.NDArray[np.int32], slots: int) -> Ints:
-    """Return hashes, none of them negative, modulo slots: int64[n]. A division is faster in numpy than its modulo."""
-    if slots > _LARGEST_HASH:
-        return hashes.astype(np.int64)
-    quotient = hashes // np.int32(slots)
-    return (hashes - quotient * np.int32(slots)).astype(np.int64)

@@ -39,12 +39,8 @@ class Picked(Rows):
 
     def seconds(self, stored: Ints) -> Ints:
         """Return the time_diff of records stored at these times (ms): int64[n], -1 where it is not known."""
-        base = self.base_ms
-        if len(base) and base[0] > 0 and (base == base[0]).all():
-            since: Ints = (stored - base[0]) // _SECOND_MS
-            return since.clip(0, _LARGEST_DIFF)
-        diff = np.clip((stored - base) // _SECOND_MS, 0, _LARGEST_DIFF)
-        return np.where(base < 0, -1, np.where(base == 0, 0, diff))
+        diff = np.clip((stored - self.base_ms) // _SECOND_MS, 0, _LARGEST_DIFF)
+        return np.where(self.base_ms < 0, -1, np.where(self.base_ms == 0, 0, diff))
 
 
 class ItemCursor:

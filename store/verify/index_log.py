@@ -7,7 +7,6 @@ that the records ask for. If they differ, both sides are sorted and compared as 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any, NamedTuple, Self
 
@@ -15,16 +14,16 @@ import numpy as np
 
 from ...formats import message_properties as names
 from ...formats.derive.ragged import Flags, Ints
-from ...formats.index_file import ITEM_BYTES, items_offset
 from ...formats.message import SysFlag
+from ..columns import runs
 from ..counted import counted
 from ..errors import Missing
 from ..findings.catalogue import Severity
 from ..index.read import IndexFile
 from ..log.message import tombstones
 from ..settings.options import options_of
-from .context import Mergeable, Records, VerifyContext, covered_of, is_gone
-from .index_files import index_files
+from .context import Mergeable, Records, VerifyContext, add_rows, covered_of, is_gone
+from .index_files import add_items, index_files
 from .index_items import ExpectedItems, ItemCursor, Picked, asked_for, item_from, key_of, surplus
 from .register import after, of_records
 
@@ -122,9 +121,9 @@ class IndexCompare(Mergeable):
         if not len(picked) and not 0 <= self.first < end:
             self._report_lacking(records, wanted)
         else:
-            self._compare_multisets(records, wanted, picked, begin)
+            self._compare_multisets(records, picked, begin)
 
-    def _compare_multisets(self, records: Records, wanted: ExpectedItems, picked: Picked, begin: int) -> None:
+    def _compare_multisets(self, records: Records, picked: Picked, begin: int) -> None:
         """Compare both sides as multisets."""
         self._unlike = True
         plain, tagged = (ExpectedItems.of(records, tags=tags) for tags in (False, True))
@@ -190,8 +189,7 @@ class IndexCompare(Mergeable):
         ):
             wrong = np.zeros(len(records), np.bool_)
             wrong[lacking.record[rows & kept]] = True
-            message = _of_record(records.position, text)
-            self._context.log_rows("I-101", wrong, records.position, records.ends, message, **more)
+            add_rows(self._context, records, "I-101", wrong, text, **more)
 
     def _in_some_file(self, position: Ints) -> Flags:
         """Return which positions lie in the range of some index file: bool[n]."""
@@ -274,20 +272,10 @@ class IndexCompare(Mergeable):
         """Add findings about items; consecutive items of one file are one finding."""
         for number, cursor in enumerate(self._cursors):
             rows = np.flatnonzero(picked.file == number)
-            if not len(rows):
-                continue
             rows = rows[np.argsort(picked.number[rows], kind="stable")]
-            numbers = picked.number[rows]
-            cut = np.append(np.flatnonzero(np.diff(numbers) != 1) + 1, len(rows)).tolist()
-            path = cursor.file.path
-            name = os.path.basename(path)  # noqa: PTH119
-            for begin, end in zip([0, *cut[:-1]], cut, strict=True):
-                text = f"index file {name}: item {numbers[begin]}: {message(int(rows[begin]))}"
-                offset = items_offset(cursor.file.slots) + int(numbers[begin]) * ITEM_BYTES
-                length = (end - begin) * ITEM_BYTES
-                self._context.findings.add(
-                    code, path, text, offset=offset, length=length, count=end - begin, severity=severity
-                )
+            for begin, end in runs(picked.number[rows]):
+                number, text = int(picked.number[rows[begin]]), message(int(rows[begin]))
+                add_items(self._context, code, cursor.file, number, text, end - begin, severity=severity)
 
 
 def _report_no_index(context: VerifyContext, with_keys: int) -> None:
@@ -305,7 +293,7 @@ def _report_no_index(context: VerifyContext, with_keys: int) -> None:
     elif options_of(context.store.layout).message_index.is_guess:
         more = {"severity": Severity.WARNING}
         text += "; if the broker has messageIndexEnable=false, say so with --set"
-    context.findings.add("I-101", os.fspath(context.store.layout.index), text, **more)
+    context.findings.add("I-101", context.store.layout.index, text, **more)
 
 
 _INDEX_FILES_OPTION = "indexFileWriteEnable"
@@ -316,10 +304,6 @@ _NEVER_INDEXED = "it is before the first indexed record"
 _NOT_INDEXED = "it and all messages behind it are not indexed"
 _LOST = "its message is lost: a query finds the record in its place"
 _ROLLED_BACK = "its record is a rollback, which is not indexed"
-
-
-def _of_record(position: Ints, text: str) -> Callable[[int], str]:
-    return lambda row: f"record at {position[row]}: {text}"
 
 
 def _twice(records: int) -> Callable[[int], str]:
