@@ -5,7 +5,7 @@ The checkpoint decides where the next start after a crash begins to read the log
 
 from __future__ import annotations
 
-import os
+from pathlib import Path
 from typing import NamedTuple
 
 from ...formats.checkpoint import FIELDS, PAGE_BYTES
@@ -16,7 +16,6 @@ from ..disk.checkpoint import Checkpoint
 from ..disk.compressed import read_regular
 from ..errors import Missing, NotFound, StoreError
 from ..findings.catalogue import Severity
-from ..index.read import IndexFile
 from ..log.batch import Extent, ExtentKind
 from ..start.log import Switches, start_file
 from .context import VerifyContext
@@ -29,13 +28,12 @@ _FAR_BEHIND_MS = 60_000
 """Age that logics_msg_timestamp may have in a running 5.5 broker; I-115 reports more in a store at rest."""
 
 
-class _CheckpointFile:
+class _CheckpointFile(NamedTuple):
     """The checkpoint file: its bytes and the values in them."""
 
-    def __init__(self, path: str, data: bytes) -> None:
-        self.path = path
-        self.data = data
-        self.values = Checkpoint.from_bytes(data)
+    path: Path
+    data: bytes
+    values: Checkpoint
 
 
 def _checkpoint_file(context: VerifyContext) -> _CheckpointFile | None:
@@ -44,11 +42,12 @@ def _checkpoint_file(context: VerifyContext) -> _CheckpointFile | None:
     def read() -> _CheckpointFile | None:
         path = context.store.layout.checkpoint
         try:
-            return _CheckpointFile(os.fspath(path), read_regular(path, PAGE_BYTES + 1))
+            data = read_regular(path, PAGE_BYTES + 1)
         except Missing:
             return None
+        return _CheckpointFile(path, data, Checkpoint.from_bytes(data))
 
-    return context.kept("checkpoint", read)
+    return context.kept(_CheckpointFile, read)
 
 
 @after("I-110")
@@ -56,10 +55,9 @@ def page(context: VerifyContext) -> None:
     """Check that the checkpoint is one page: fields, then zeros; and not only zeros if the log has messages."""
     found = _checkpoint_file(context)
     if found is None:
-        path = os.fspath(context.store.layout.checkpoint)
         if context.log.records:
             text = "the checkpoint is missing: a start after a crash would read the whole log"
-            context.findings.add("I-110", path, text)
+            context.findings.add("I-110", context.store.layout.checkpoint, text)
         return
     size = len(found.data)
     if size != PAGE_BYTES:
@@ -120,25 +118,21 @@ def index_time(context: VerifyContext) -> None:
         return
     value = found.values.index_msg_timestamp
     if value > newest:
-        full = (
-            f"the newest full index file ends {value - newest} ms before" if newest else ("there is no full index file")
-        )
+        full = "there is no full index file"
+        if newest:
+            full = f"the newest full index file ends {value - newest} ms before"
         text = f"index_msg_timestamp is {value}, but {full}"
-        mend = None if _index_files(context) else "index"  # the repair of the index restores the time
+        mend = None if context.store.index.files else "index"  # the repair of the index restores the time
         context.findings.add("I-112", found.path, text, repair=mend)
 
 
 def _newest_full(context: VerifyContext) -> int | None:
     """Return the end time of the newest full index file, 0 if none is full, None if a header cannot be read."""
     try:
-        ends = [file.header.end_timestamp for file in _index_files(context) if file.full]
+        ends = [file.header.end_timestamp for file in context.store.index.files if file.full]
     except StoreError:  # I-090 and others report the unreadable file
         return None
     return max(ends, default=0)
-
-
-def _index_files(context: VerifyContext) -> list[IndexFile]:
-    return context.store.index.files
 
 
 @after("I-113")
@@ -191,7 +185,7 @@ def complete_after_a_stop(context: VerifyContext) -> None:
         has = counted(count, "message has", "messages have")
         who = "brokers 4.3 and 5.1 do" if gone and context.store.layout.dledger is None else "a start does"
         text = f"{gone}{has} no queue unit, but there is no abort file: {who} not look for them"
-        context.findings.add("I-114", os.fspath(context.store.layout.abort), text, count=count)
+        context.findings.add("I-114", context.store.layout.abort, text, count=count)
 
 
 @after("I-115")
@@ -218,18 +212,14 @@ def start_after_a_crash(context: VerifyContext) -> None:
     if start is None:
         return
     missing = _missing_units(context, start.position)
-    path = os.fspath(context.store.layout.checkpoint)
     if missing.messages:
         gone = "" if queues_of(context).any_there else "consumequeue is missing: "
-        text = (
-            f"{gone}{counted(missing.messages, 'message has', 'messages have')} no queue unit,"
-            f" the first at {missing.position}, but"
-            f" the next start begins at {start.position} ({start.reason})"
-        )
-        context.findings.add("I-116", path, text, count=missing.messages)
+        text = f"{gone}{counted(missing.messages, 'message has', 'messages have')} no queue unit, the first at"
+        text += f" {missing.position}, but the next start begins at {start.position} ({start.reason})"
+        context.findings.add("I-116", context.store.layout.checkpoint, text, count=missing.messages)
     found = _checkpoint_file(context)
     saved = found.values.index_msg_timestamp if found else 0
-    for file in _index_files(context):
+    for file in context.store.index.files:
         try:
             header = file.header
         except StoreError:

@@ -20,7 +20,6 @@ from ..settings.options import options_of
 if TYPE_CHECKING:
     from ..disk.layout import Layout
     from ..recover.recovery import ProvedLog, Recovery
-    from .context import Scope
     from .verdict import Verdict
 
 
@@ -46,32 +45,20 @@ def verified_before(
     processes. Raise Unreadable.
     """
     seen, files = Fingerprint.of(layout), Fingerprint.now(layout)
-    _first_look(layout)
-    from .context import Scope
+    with noting():  # a first look at records, for an option that the pass uses: whether messages are in further queues
+        _ = options_of(layout).multi_dispatch.value
+    from ..search.store import StoreReader
+    from .context import LogFacts, Scope
+    from .run import verify
 
     scope = Scope(groups=None if anew else _groups_but_start(), broker_version=version, proof=True, anew=anew)
-    verdict = _verified(layout, scope, jobs or cores(), tell)
+    with StoreReader(layout) as store:
+        verdict = replace(verify(store, scope, jobs=jobs or cores(), progress=tell), facts=LogFacts())
     from ..recover.recovery import ProvedLog  # imports all of planning: only after the pass over the log
 
     verified = verdict.verified
     proved = ProvedLog(verified, seen, files, verdict.findings) if verified and files else None
     return verdict, proved
-
-
-def _first_look(layout: Layout) -> bool:
-    """Take a first look at records for an option that the pass uses: whether messages are in further queues."""
-    with noting():
-        return options_of(layout).multi_dispatch.value
-
-
-def _verified(layout: Layout, scope: Scope, jobs: int = 1, tell: Callable[[int], None] | None = None) -> Verdict:
-    """Return the verdict of `verify`, without the facts that only a continuing run needs."""
-    from ..search.store import StoreReader
-    from .context import LogFacts
-    from .run import verify
-
-    with StoreReader(layout) as store:
-        return replace(verify(store, scope, jobs=jobs, progress=tell), facts=LogFacts())
 
 
 def with_start(verdict: Verdict, found: Recovery) -> Verdict:

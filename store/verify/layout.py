@@ -8,11 +8,11 @@ import os
 import shlex
 import stat
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from ...formats.index_file import NAME_DIGITS as INDEX_DIGITS
 from ...formats.locked_range import CONTENT
@@ -20,11 +20,11 @@ from ...formats.message_properties import RETRY_PREFIX
 from ...formats.message_request_mode import POP
 from ...formats.pop import KV_OPTION, REVIVE_TOPIC
 from ..broker.profiles import OnOddFile
-from ..broker.snapshot import DirectoryEntry, Snapshot, list_entries
+from ..broker.snapshot import DirectoryEntry, QueueId, Snapshot, list_entries
 from ..broker.system_topics import LMQ_PREFIX, ROCKSDB_HALF_TOPIC, TIMER_TOPIC, is_system_group
 from ..counted import counted
 from ..disk.compressed import is_compressed_name, plain_name, read_regular
-from ..disk.file_queue import NAME_DIGITS, MappedFile, file_name, start_of
+from ..disk.file_queue import NAME_DIGITS, file_name, start_of
 from ..disk.layout import (
     BARRIER_PREFIX,
     JOURNAL,
@@ -44,7 +44,7 @@ from ..queues.rocksdb_copy import CutShort, emptiness, has_rows, loss_or_cut
 from ..session.journal import barriers_left
 from ..settings.rocksdb import read_whole
 from ..start.config_load import config_rules, request_modes
-from .context import Mergeable, VerifyContext
+from .context import VerifyContext, collected
 from .register import after, before, of_extents
 
 _SLASH_NAMES = "4.9"
@@ -52,16 +52,15 @@ _SLASH_NAMES = "4.9"
 
 
 class Directory(NamedTuple):
-    """Files that form one stream, in one or several directories.
+    """What one or several directories have: files that form one stream.
 
-    file_bytes: length of each file, 0 if not known. gaps: files may be missing in the middle.
+    file_bytes: length of each file, 0 if not known. queue: what its findings say of the queue. gaps: files may be
+    missing in the middle.
     """
 
-    paths: tuple[Path, ...]
     entries: list[DirectoryEntry]
     file_bytes: int
-    topic: str | None = None
-    queue_id: int | None = None
+    queue: Mapping[str, Any] = MappingProxyType({})
     is_log: bool = False
     gaps: bool = False
 
@@ -83,25 +82,20 @@ def check_directories(context: VerifyContext) -> None:
 
 def _directories(context: VerifyContext) -> Iterator[Directory]:
     layout, sizes, config = context.store.layout, context.store.sizes, context.store.config
-    logs = layout.commit_log_directories
-    entries = [entry for path in logs for entry in list_entries(path)]
-    yield Directory(logs, entries, sizes.commit_log.value, is_log=True)
+    entries = [entry for path in layout.commit_log_directories for entry in list_entries(path)]
+    yield Directory(entries, sizes.commit_log.value, is_log=True)
     timer = list_entries(layout.timer_log)
-    yield Directory((layout.timer_log,), timer, sizes.timer_log.value if timer else 0)
+    yield Directory(timer, sizes.timer_log.value if timer else 0)
     if not layout.rocksdb_queues:
         yield from _queues(context, layout.consume_queue, sizes.consume_queue.value)
     for root, option in (
         (layout.batch_consume_queue, "mapperFileSizeBatchConsumeQueue"),
         (layout.consume_queue_ext, "mappedFileSizeConsumeQueueExt"),
     ):
-        yield from _queues(context, root, _configured(config.size(option)))
+        value, origin = config.size(option)
+        yield from _queues(context, root, value if origin == "configuration" else 0)
     yield from _queues(context, layout.compaction_log, 0, gaps=True)
     # files of compactionCq have the names of the log beside it, not their own positions
-
-
-def _configured(size: tuple[int, str]) -> int:
-    value, origin = size
-    return value if origin == "configuration" else 0
 
 
 def _queues(context: VerifyContext, root: Path, file_bytes: int, *, gaps: bool = False) -> Iterator[Directory]:
@@ -116,13 +110,12 @@ def _queues(context: VerifyContext, root: Path, file_bytes: int, *, gaps: bool =
             if not queue.name.isdigit():
                 _report_odd_queue(context, topic.name, queue)
             elif scope.queue_id in (None, int(queue.name)):
-                entries = list_entries(queue.path)
-                found.append((topic.name, int(queue.name), Path(queue.path), entries))
+                found.append((QueueId(topic.name, int(queue.name)), list_entries(queue.path)))
     if not file_bytes:
-        lengths = Counter(e.size for *_, es in found for e in es if e.size and not e.directory)
+        lengths = Counter(e.size for _, es in found for e in es if e.size and not e.directory)
         file_bytes = max(lengths, key=lambda n: (lengths[n], n), default=0)
-    for name, queue_id, path, entries in found:
-        yield Directory((path,), entries, file_bytes, name, queue_id, gaps=gaps)
+    for queue_id, entries in found:
+        yield Directory(entries, file_bytes, queue_id._asdict(), gaps=gaps)
 
 
 def _report_odd_queue(context: VerifyContext, topic: str, queue: DirectoryEntry) -> None:
@@ -143,15 +136,8 @@ def _check_entries(context: VerifyContext, directory: Directory) -> None:
         fault = _fault(context, directory, entry, last=entry.name == last)
         if fault is not None:
             code, text, severity = fault
-            context.findings.add(
-                code,
-                entry.path,
-                text,
-                severity=severity,
-                topic=directory.topic,
-                queue_id=directory.queue_id,
-                repair=_repair_of(directory, entry),
-            )
+            mend = _repair_of(directory, entry)
+            context.findings.add(code, entry.path, text, severity=severity, repair=mend, **directory.queue)
 
 
 def _repair_of(directory: Directory, entry: DirectoryEntry) -> str | None:
@@ -220,14 +206,8 @@ def _check_order(context: VerifyContext, directory: Directory) -> None:
         alone = directory.is_log and entry is directory.files[-1][1] and _is_zero(context, second)
         if alone:
             text += ", all zeros: 4.9 waits for ever at the gap"
-        context.findings.add(
-            "I-002",
-            os.fspath(gone),
-            text,
-            severity=Severity.FATAL if alone else None,
-            topic=directory.topic,
-            queue_id=directory.queue_id,
-        )
+        level = Severity.FATAL if alone else None
+        context.findings.add("I-002", gone, text, severity=level, **directory.queue)
 
 
 def _is_zero(context: VerifyContext, start: int) -> bool:
@@ -247,7 +227,7 @@ def _check_index(context: VerifyContext) -> None:
     for entry in files:
         if entry.size != usual:
             text = f"it has {counted(entry.size, 'byte')}, the other files {usual}"
-            context.findings.add("I-003", os.fspath(entry.path), text)
+            context.findings.add("I-003", entry.path, text)
 
 
 _FULL_PERCENT = 90
@@ -265,7 +245,7 @@ def directories(context: VerifyContext) -> None:
         from ..plan.normalize import front_without_files, lost_front_notes, unexpired_front
 
         snapshot = Snapshot.as_read(context.store.layout)
-        directory = os.fspath(snapshot.layout.commit_log_directories[0])
+        directory = snapshot.layout.commit_log_directories[0]
         front, level = front_without_files(snapshot), Severity.WARNING
         if text := unexpired_front(snapshot, front):
             place, size = front.start, len(front)
@@ -290,15 +270,7 @@ def one_file_of_a_name(context: VerifyContext) -> None:
                 context.findings.add("I-006", entry.path, text)
 
 
-@dataclass
-class _ZeroFiles(Mergeable):
-    """Files behind the end of the log that have only zeros."""
-
-    files: list[MappedFile] = field(default_factory=list)
-
-    def merge(self, context: VerifyContext, exported: _ZeroFiles) -> None:
-        """Append the files of the part."""
-        self.files += exported.files
+_ZERO_FILES = "files of zeros"
 
 
 @of_extents("I-007")
@@ -307,13 +279,13 @@ def file_of_zeros(context: VerifyContext, extent: Extent) -> None:
     if extent.kind is ExtentKind.ZEROS:
         file = context.store.log_files.file_at(extent.position)
         if file is not None and (file.start, file.size) == (extent.position, extent.size):
-            context.kept(_ZeroFiles, _ZeroFiles).files.append(file)
+            collected(context, _ZERO_FILES).append(file)
 
 
 @after("I-007")
 def files_made_in_advance(context: VerifyContext) -> None:
     """Check that at most one file of zeros is behind the end of the log."""
-    waiting = context.kept(_ZeroFiles, _ZeroFiles).files
+    waiting = collected(context, _ZERO_FILES)
     for file in waiting[1:]:
         text = f"{len(waiting)} files of zeros behind the end of the log: a start removes them"
         context.findings.add("I-007", file.path, text)
@@ -325,7 +297,7 @@ def lock(context: VerifyContext) -> None:
     path = context.store.layout.lock
     if path.is_dir():
         text = "the lock is a directory: no broker starts"
-        context.findings.add("I-008", os.fspath(path), text, severity=Severity.ERROR, repair="mv {path} {aside}")
+        context.findings.add("I-008", path, text, severity=Severity.ERROR, repair="mv {path} {aside}")
         return
     try:
         content = read_regular(path, _LOCK_BYTES_MAX)
@@ -334,19 +306,19 @@ def lock(context: VerifyContext) -> None:
     if content and content != CONTENT:
         text = f"its content is {content[:20]!r}, not {CONTENT!r}"
         # a broker writes it again when it starts
-        context.findings.add("I-008", os.fspath(path), text, severity=Severity.WARNING, repair="")
+        context.findings.add("I-008", path, text, severity=Severity.WARNING, repair="")
     process = holder(path)
     if process is not None:
         text = f"a broker or a tool works on the store (process {process or 'unknown'})"
-        context.findings.add("I-008", os.fspath(path), text, severity=Severity.INFO)
+        context.findings.add("I-008", path, text, severity=Severity.INFO)
 
 
 @before("I-009")
 def no_abort(context: VerifyContext) -> None:
     """Check that there is no `abort`, which exists while a broker runs and after a shutdown that was not clean."""
     if context.crashed and not context.live:
-        path = os.fspath(context.store.layout.abort)
-        context.findings.add("I-009", path, "the last broker did not shut down cleanly", unclean=True)
+        text = "the last broker did not shut down cleanly"
+        context.findings.add("I-009", context.store.layout.abort, text, unclean=True)
 
 
 @before("I-010")
@@ -360,11 +332,11 @@ def kind_of_queues(context: VerifyContext) -> None:
             text = f"{counted(len(topics), 'topic')}, but storeType is {store_type}"
             # beside the RocksDB that the broker reads they do no harm
             severity = None if layout.queue_database is None else Severity.WARNING
-            context.findings.add("I-010", os.fspath(layout.consume_queue), text, severity=severity)
+            context.findings.add("I-010", layout.consume_queue, text, severity=severity)
         if store_type in _FILE_STORES and not topics:
             for path in (layout.consume_queue, layout.root / ROCKSDB_CONSUME_QUEUE):
                 if (path / ROCKSDB_CURRENT).is_file():
-                    context.findings.add("I-010", os.fspath(path), f"a RocksDB, but storeType is {store_type}")
+                    context.findings.add("I-010", path, f"a RocksDB, but storeType is {store_type}")
     _place_of_database(context)
 
 
@@ -376,12 +348,12 @@ def _place_of_database(context: VerifyContext) -> None:
         if was_rocksdb(path):
             text = "files of a RocksDB without its CURRENT: a broker refuses to start"
             mend = RECOVER if path == layout.queue_database else None
-            context.findings.add("I-010", os.fspath(path), text, repair=mend)
+            context.findings.add("I-010", path, text, repair=mend)
     name, found = "useSeparateStorePathForRocksdbCQ", layout.queue_database
     wanted = apart if config.get_bool(name) else layout.consume_queue
     if name in config and found not in (None, wanted):
         text = f"a RocksDB, but the configuration says {wanted.name}: a broker refuses to start"
-        context.findings.add("I-010", os.fspath(found), text)
+        context.findings.add("I-010", found, text)
 
 
 def _has_queues(entry: DirectoryEntry) -> bool:
@@ -418,17 +390,13 @@ def can_be_written(context: VerifyContext) -> None:
         if not mine:
             text = f"belongs to user {status.st_uid}, the store to {owner.st_uid}"
             text += ", which may not write it" if kept_out else ""
-        context.findings.add(
-            "I-012",
-            os.fspath(path),
-            text,
-            severity=Severity.ERROR if kept_out else None,
-            repair="chmod -R u+rwX {store}" if mine else "chown -R --reference={store} {store}",
-        )
+        level = Severity.ERROR if kept_out else None
+        mend = "chmod -R u+rwX {store}" if mine else "chown -R --reference={store} {store}"
+        context.findings.add("I-012", path, text, severity=level, repair=mend)
     used = disk.f_blocks - disk.f_bfree
     if used * 100 >= _FULL_PERCENT * (used + disk.f_bavail) and used:
         text = f"{used * 100 // (used + disk.f_bavail)} % of the disk is used"
-        context.findings.add("I-012", os.fspath(root), text)
+        context.findings.add("I-012", root, text)
 
 
 def may_write(file: os.stat_result, store: os.stat_result) -> bool:
@@ -495,7 +463,7 @@ def databases_of_messages(context: VerifyContext) -> None:
         mend = ALL if loss.manifest else "" if loss.opens else None
         if used and name == KV_STORE and not loss.opens:
             there, level = f"{there}, and a broker does not start without it", Severity.FATAL
-        context.findings.add("I-014", os.fspath(path), f"{loss.sentence}{there}", severity=level, repair=mend)
+        context.findings.add("I-014", path, f"{loss.sentence}{there}", severity=level, repair=mend)
 
 
 _TRANSACTIONS, _TIMERS = "transactions", "timers"
@@ -524,7 +492,7 @@ def _report_missing_database(context: VerifyContext, path: Path, used: list[str]
             f"it is missing, and it held {' and '.join(kept)}: a start makes a new one, {'; it '.join(kept.values())}"
         )
         level = Severity.ERROR if _TRANSACTIONS in kept else Severity.WARNING
-        context.findings.add("I-014", os.fspath(path), text, severity=level, repair="")
+        context.findings.add("I-014", path, text, severity=level, repair="")
     elif used and path.name == KV_STORE:
         _report_lost_kv_store(context, path, *used)
 
@@ -536,7 +504,7 @@ def _report_cut_kv_store(context: VerifyContext, path: Path, cut: CutShort | Non
         return
     if cut is not None:
         text = f"{cut.text}: what was written behind it of {what} is lost"
-        context.findings.add("I-014", os.fspath(path), text, severity=Severity.WARNING, repair="")
+        context.findings.add("I-014", path, text, severity=Severity.WARNING, repair="")
 
 
 def _report_lost_kv_store(context: VerifyContext, path: Path, what: str, how: str = "missing") -> bool:
@@ -557,10 +525,10 @@ def _report_lost_kv_store(context: VerifyContext, path: Path, what: str, how: st
         text = f"it is {how}, and it held {what}"
         sure = how != "empty" or context.crashed  # a broker that started since has made a new one
         level = Severity.ERROR if sure else Severity.WARNING
-        context.findings.add("I-014", os.fspath(path), text, severity=level, repair="")
+        context.findings.add("I-014", path, text, severity=level, repair="")
     elif how == "missing":
         text = f"it is missing: if a broker ran with {KV_OPTION} before, it held {what}"
-        context.findings.add("I-014", os.fspath(path), text, repair="")
+        context.findings.add("I-014", path, text, repair="")
     else:
         return False
     return True
@@ -582,7 +550,7 @@ def _check_readable(context: VerifyContext, path: Path, used: bool, there: str) 
         context.unread.append(f"{path.name}: {why}")
     elif failed is not None and not why:
         level = Severity.ERROR if used else None
-        context.findings.add("I-014", os.fspath(path), f"cannot be read ({failed.message}){there}", severity=level)
+        context.findings.add("I-014", path, f"cannot be read ({failed.message}){there}", severity=level)
 
 
 def _names(path: Path) -> list[str]:

@@ -29,7 +29,7 @@ from ..log.commit_log import index_units
 from ..log.message import Mark, tombstones
 from ..log.scan import WINDOW_BYTES, Fault, LogItems
 from ..start.dledger import entry_number, entry_rules, heads_of
-from .context import Mergeable, Records, VerifyContext
+from .context import Mergeable, Records, VerifyContext, of_record
 from .register import after, of_extents, of_records, of_stale
 
 _CODES = {Fault.NO_ROOM: "I-040", Fault.NO_MAGIC: "I-020", Fault.BAD_SIZE: "I-021", Fault.UNEVEN: "I-022"}
@@ -249,18 +249,15 @@ def not_of_this_log(context: VerifyContext, records: Records) -> None:
     elif mark is not Mark.EMBEDDED:
         _report_open(context, chain)
     if mark is Mark.DEAD_TAIL:
-        _report_given_up(context, first, end, len(records))
+
+        def text_of(count: int) -> str:
+            return f"{counted(count, 'whole record')} from {first} on that a broker's start gave up"
+
+        context.log_finding("I-042", first, end - first, text_of, count=len(records), severity=Severity.INFO)
     elif mark is Mark.EARLIER_LIFE:
         _report_earlier_life(context, first, end, len(records), int(records.columns.ints("physical_offset")[0]))
     if mark is not Mark.EMBEDDED:
         chain.end, chain.blank = end, None
-
-
-def _report_given_up(context: VerifyContext, first: int, end: int, count: int) -> None:
-    def text(count: int) -> str:
-        return f"{counted(count, 'whole record')} from {first} on that a broker's start gave up"
-
-    context.log_finding("I-042", first, end - first, text, count=count, severity=Severity.INFO)
 
 
 def _report_earlier_life(context: VerifyContext, first: int, end: int, count: int, own: int) -> None:
@@ -333,14 +330,9 @@ def entries(context: VerifyContext, records: Records) -> None:
 
 
 def _report_entries(context: VerifyContext, records: Records, wrong: Flags, text: str, values: Ints) -> None:
-    if wrong.any():
-        context.log_rows(
-            "I-052",
-            wrong,
-            records.position - DLEDGER.payload,
-            records.ends,
-            lambda row: f"entry at {records.position[row] - DLEDGER.payload}: {text} {values[row]}",
-        )
+    begins = records.position - DLEDGER.payload
+    message = of_record(begins, text, values, "entry")
+    context.log_rows("I-052", wrong, begins, records.ends, message)
 
 
 @after("I-053")
@@ -399,4 +391,4 @@ def _check_state(context: VerifyContext, directory: Path, last: int) -> None:
     numbers = [entry_number(text) for text in (committed, end)]
     if None in numbers or not -1 <= numbers[0] <= numbers[1] <= last:  # type: ignore[operator]
         text = f"committedIndex {committed!r}, endIndex {end!r}, the last entry is {last}"
-        context.findings.add("I-053", os.fspath(path), text)
+        context.findings.add("I-053", path, text)

@@ -9,7 +9,7 @@ is switched on: a broker serves a record with torn properties, without its keys 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum, auto
 from functools import lru_cache
 
@@ -27,7 +27,7 @@ from ..counted import counted
 from ..errors import UnreadableRange
 from ..findings.catalogue import Severity
 from ..log.batch import numbered_halves, odd_crc_items, odd_flags, odd_ports
-from .context import LOOK, Mergeable, Records, VerifyContext, add_rows
+from .context import LOOK, Mergeable, Records, VerifyContext, add_rows, collected
 from .register import after, of_records
 
 _TOLERANCE_MS = 60_000
@@ -320,15 +320,8 @@ class _Harm(Enum):
     NONE = auto()
 
 
-@dataclass
-class _UndispatchableRecord(Mergeable):
-    """Records whose LMQs a broker cannot read: position, size, what is wrong, harm."""
-
-    found: list[tuple[int, int, str, _Harm]] = field(default_factory=list)
-
-    def merge(self, context: VerifyContext, exported: _UndispatchableRecord) -> None:
-        """Append the records of the part."""
-        self.found += exported.found
+_UNDISPATCHABLE = "undispatchable records"
+"""Records whose LMQs a broker cannot read: position, size, what is wrong, harm."""
 
 
 @of_records("I-048")
@@ -339,7 +332,6 @@ def lmq_queues(context: VerifyContext, records: Records) -> None:
     queues = records.properties.find(names.INNER_MULTI_DISPATCH)
     rows = np.flatnonzero(queues.length > 0)
     offsets = records.properties.find(names.INNER_MULTI_QUEUE_OFFSET)
-    undispatchable = context.kept(_UndispatchableRecord, _UndispatchableRecord)
     in_database = context.store.layout.queue_database is not None
     how = Dispatching(slash_names=in_database or context.profile.dispatch.slash_names)
     for row in rows.tolist():
@@ -355,13 +347,13 @@ def lmq_queues(context: VerifyContext, records: Records) -> None:
             harm = _Harm.NONE
             text = f"{lmq}, no option of the broker that stored it"
         size = int(records.ends[row] - records.position[row])
-        undispatchable.found.append((int(records.position[row]), size, text, harm))
+        collected(context, _UNDISPATCHABLE).append((int(records.position[row]), size, text, harm))
 
 
 @after("I-048")
 def undispatchable_records(context: VerifyContext) -> None:
     """Report records with unreadable LMQs: dispatch throws at them for ever, unless they were dispatched before."""
-    for position, size, text, harm in context.kept(_UndispatchableRecord, _UndispatchableRecord).found:
+    for position, size, text, harm in collected(context, _UNDISPATCHABLE):
         stuck = harm is _Harm.BLOCKS and context.crashed
         message = f"record at {position}: {text}"
         if stuck:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -56,7 +56,7 @@ def compressed_bodies(context: VerifyContext, records: Records) -> None:
         severity = Severity.INFO if too_large else Severity.WARNING if put_back else None
         more = "; a transaction check stored it again as it was sent" if put_back else ""
         more = ": the rest was not checked" if too_large else more
-        _report_record(context, records, "I-039", row, f"the body {error}{more}", severity)
+        _report_record(context, records, "I-039", row, f"the body {error}{more}", severity=severity)
 
 
 @of_records("I-044")
@@ -289,7 +289,7 @@ def transactions_in_database(context: VerifyContext) -> None:
         text = f"the positions of {counted(count, 'open transaction')} are not those of their half messages: no broker"
         text += f" checks them; {path.name} belongs to a log with other positions"
         level = Severity.ERROR if store.config.get_bool("transRocksDBEnable") else None
-        context.findings.add("I-014", os.fspath(path), text, severity=level, repair="")
+        context.findings.add("I-014", path, text, severity=level, repair="")
 
 
 @of_records("I-049")
@@ -311,7 +311,7 @@ def timed(context: VerifyContext, records: Records) -> None:
             if precision.is_guess:
                 what += f", the default of {precision.name} (the store does not show the real value)"
             severity = Severity.WARNING if precision.is_guess else None
-            _report_record(context, records, "I-049", row, what, severity)
+            _report_record(context, records, "I-049", row, what, severity=severity)
         elif not complete[row]:
             _report_record(context, records, "I-049", row, "waits without REAL_TOPIC and REAL_QID")
 
@@ -328,16 +328,7 @@ def _without_tombstones(records: Records, rows: Ints) -> Ints:
     return rows[records.properties.find(LOST).length[rows] < 0] if len(rows) else rows
 
 
-def _report_record(
-    context: VerifyContext,
-    records: Records,
-    code: str,
-    row: int,
-    text: str,
-    severity: Severity | None = None,
-    repair: str | None = None,
-) -> None:
+def _report_record(context: VerifyContext, records: Records, code: str, row: int, text: str, **more: Any) -> None:
     position = int(records.position[row])
     size = int(records.ends[row]) - position
-    message = f"record at {position}: {text}"
-    context.log_finding(code, position, size, message, severity=severity, repair=repair)
+    context.log_finding(code, position, size, f"record at {position}: {text}", **more)

@@ -73,6 +73,11 @@ class Verdict:
         """Findings of errors and worse, the worst first."""
         return [finding for finding in self.findings if finding.severity >= Severity.ERROR]
 
+    @property
+    def known_of_repairs(self) -> dict[str, Any]:
+        """What `next_commands` has to know of repairs."""
+        return {"recovered": self.recovered, "to_renumber": self.to_renumber, "unmendable": self.unmendable}
+
     def __repr__(self) -> str:
         found = counted(len(self.findings), "finding")
         return f"Verdict({self.status.value}: {found} in {counted(self.records, 'record')})"
@@ -195,32 +200,15 @@ def commands_of(
     verdict: Verdict, findings: Iterable[Finding], store: PathLike[str] | str, given: Given
 ) -> list[NextCommand]:
     """Return `next_commands` of some findings of a verdict, with all that the verdict knows of repairs."""
-    return next_commands(
-        findings,
-        store,
-        given,
-        whole=not verdict.unread,
-        recovered=verdict.recovered,
-        to_renumber=verdict.to_renumber,
-        unmendable=verdict.unmendable,
-    )
+    return next_commands(findings, store, given, whole=not verdict.unread, **verdict.known_of_repairs)
 
 
 def findings_json(verdict: Verdict, store: Path | str, given: Given = NOTHING_GIVEN) -> Iterator[dict[str, Any]]:
     """Yield all findings of a store as JSON objects. given: options for the next commands."""
-    found, unmendable = verdict.findings, verdict.unmendable or refused(verdict.findings)
-    commands = commands_of(verdict, found, store, given)
-    for finding in found:
-        command = command_for(
-            finding,
-            store,
-            commands,
-            given,
-            recovered=verdict.recovered,
-            to_renumber=verdict.to_renumber,
-            unmendable=unmendable,
-        )
-        yield _finding_json(finding, command)
+    commands, known = commands_of(verdict, verdict.findings, store, given), verdict.known_of_repairs
+    known["unmendable"] = verdict.unmendable or refused(verdict.findings)
+    for finding in verdict.findings:
+        yield _finding_json(finding, command_for(finding, store, commands, given, **known))
 
 
 def _finding_json(finding: Finding, command: NextCommand | None) -> dict[str, Any]:
