@@ -29,13 +29,22 @@ from ..broker.system_topics import TIMER_TOPIC
 from ..columns import Rows, decimals
 from ..disk.checkpoint import TimerCheck, read_timer_check
 from ..disk.file_queue import MappedFile, MappedFileQueue
-from ..disk.lock import stream_of
 from ..errors import UnreadableRange, Unsupported
 from ..log.batch import DAMAGED, Batch, Extent
 from ..log.commit_log import CommitLog
 from ..log.message import Mark
 from ..search.store import Note, StoreReader
-from ..timer.read import CUT, NO_NUMBER, NOWHERE, WINDOW_UNITS, TimerEntries, follow, is_in_place, timer_wheel
+from ..timer.read import (
+    CUT,
+    NO_NUMBER,
+    NOWHERE,
+    WINDOW_UNITS,
+    TimerEntries,
+    follow,
+    is_in_place,
+    open_timer_log,
+    timer_wheel,
+)
 from ..timer.wheel import Ticks
 
 if TYPE_CHECKING:
@@ -516,10 +525,8 @@ def entries_of(store: StoreReader, wheel: WheelPosition) -> Chained:
 
     Memory: some 100 bytes for each entry.
     """
-    size, origin = store.config.size("mappedFileSizeTimerLog")
     parts: list[TimerEntries] = []
-    file_bytes = size if origin != "default" else None
-    with stream_of(store.layout, store.layout.timer_log, file_bytes, told=True) as files:
+    with open_timer_log(store.layout) as files:
         for file in files.files:
             parts += _windows(files, file, wheel.timer_log_end)
     return _chained(TimerEntries.concat(parts), wheel)

@@ -376,7 +376,7 @@ def compaction_repair(
         size = _queue_file_bytes(layout, sizes, min(steps, default=None))
         edits += _rebuilt_files(scene, lacking, sizes, size)
         for queue in queues:
-            name = QueueId(queue.topic, queue.queue_id)
+            name = queue.name
             elsewhere = np.array([offset for of_queue, offset in lost_of_log if of_queue == name], np.int64)
             if name in lacking:
                 gone, elsewhere = queue.units, np.concatenate([elsewhere, lacking[name][0], queue.records.queue_offset])

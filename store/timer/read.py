@@ -36,6 +36,7 @@ from ..disk.byte_reader import next_data, noted_of, parts_of
 from ..disk.compressed import open_any
 from ..disk.file_queue import MappedFile, MappedFileQueue, is_zero
 from ..disk.layout import Layout
+from ..disk.lock import stream_of
 
 WINDOW_UNITS = 1 << 14
 """Units or slots in a window."""
@@ -54,6 +55,12 @@ class TimerRange(NamedTuple):
     kind: str
     position: int
     size: int
+
+
+def open_timer_log(layout: Layout) -> MappedFileQueue:
+    """Open the files of a store's timer log. Raises Unreadable."""
+    size, origin = layout.broker_config.size("mappedFileSizeTimerLog")
+    return stream_of(layout, layout.timer_log, size if origin != "default" else None, told=True)
 
 
 def timer_log(files: MappedFileQueue, start: int | None = None) -> Iterator[TimerUnits | TimerRange]:

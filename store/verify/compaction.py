@@ -8,7 +8,6 @@ says whether its broker still has a controller.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -30,24 +29,14 @@ from ..columns import rows_of
 from ..counted import counted
 from ..disk.file_queue import MappedFile, MappedFileQueue
 from ..disk.layout import queue_directories
-from ..errors import Missing
 from ..findings.catalogue import Severity
 from ..findings.findings import Details
 from ..log.commit_log import Batch, CommitLog, ExtentKind
 from ..log.message import Mark
 from ..queues.batches import SparseRange, sparse_units
 from ..queues.units import Units, is_valid
-from ..settings.read import (
-    BACKUP,
-    EPOCH_FILE,
-    ConfigFile,
-    parse_epochs,
-    read_config_file,
-    read_content,
-    read_epochs,
-    read_if_there,
-)
-from .context import VerifyContext
+from ..settings.read import BACKUP, EPOCH_FILE, ConfigFile, parse_epochs, read_content, read_epochs, read_if_there
+from .context import VerifyContext, of_record
 from .queue_state import queue_bounds
 from .register import after, before
 
@@ -85,7 +74,7 @@ class CompactedQueue:
 
     def __init__(self, context: VerifyContext, topic: str, queue_id: int) -> None:
         layout = context.store.layout
-        self.topic, self.queue_id = topic, queue_id
+        self.topic, self.queue_id, self.name = topic, queue_id, QueueId(topic, queue_id)
         self.queue_path = layout.compaction_queues / topic / str(queue_id)
         self.log_path = layout.compaction_log / topic / str(queue_id)
         self._layout = layout
@@ -256,22 +245,11 @@ def _report_records(
     context: VerifyContext, queue: CompactedQueue, code: str, wrong: Flags, text: str, value: Ints | None = None
 ) -> None:
     """Report the `wrong` records of a compaction log. value: numbers to add to the text, one for each record."""
-    records = queue.records
     if context.live:
         wrong[-1:] = False  # the broker may be writing it
-    if not wrong.any():
-        return
-
-    def message(row: int) -> str:
-        return f"record at {records.position[row]}: {text}{'' if value is None else f' {value[row]}'}"
-
-    of_queue: Details = {"topic": queue.topic, "queue_id": queue.queue_id, "repair": "compaction"}
-    of_queue["severity"] = Severity.ERROR
-    for file in queue.log_files:
-        mine = wrong & (records.position >= file.start) & (records.position < file.end)
-        starts = records.position - file.start
-        ends = starts + records.size
-        context.findings.add_rows(code, file.path, mine, starts, ends, message, **of_queue)
+    begins, message = queue.records.position, of_record(queue.records.position, text, value)
+    more = {**queue.name._asdict(), "repair": "compaction", "severity": Severity.ERROR}
+    context.file_rows(code, queue.log_files, wrong, begins, begins + queue.records.size, message, **more)
 
 
 @before("I-163")
@@ -289,7 +267,8 @@ def units_name_their_records(context: VerifyContext) -> None:
         _report_units(context, queue, ~(same & ordered))
         for odd in queue.odd_units:
             file = next(f for f in queue.queue_files if f.start <= odd.position < f.end)
-            _report(context, "I-163", queue, file.path, odd.reason, odd.position - file.start)
+            place = Details(offset=odd.position - file.start, length=UNIT_BYTES)
+            _report(context, "I-163", queue, file.path, odd.reason, **place)
         lost = ~rows_of(np.sort(units.physical_offset), records.position)[1]
         there = {file.start for file in queue.queue_files}
         for file in queue.log_files:
@@ -298,16 +277,8 @@ def units_name_their_records(context: VerifyContext) -> None:
         if lost.any():
             first = int(records.position[lost][0])
             text = f"no unit names the record at {first}"
-            _report(
-                context,
-                "I-163",
-                queue,
-                os.fspath(queue.queue_path),
-                text,
-                count=int(lost.sum()),
-                unclean=context.crashed,
-                severity=Severity.WARNING if context.crashed else None,
-            )
+            more = Details(unclean=True, severity=Severity.WARNING) if context.crashed else Details()
+            _report(context, "I-163", queue, queue.queue_path, text, count=int(lost.sum()), **more)
 
 
 def _report_units(context: VerifyContext, queue: CompactedQueue, wrong: Flags) -> None:
@@ -317,12 +288,8 @@ def _report_units(context: VerifyContext, queue: CompactedQueue, wrong: Flags) -
         place = f"{counted(int(units.size[row]), 'byte')} at {units.physical_offset[row]}"
         return f"the unit of queue offset {units.base[row]} names {place}, which is another message"
 
-    for file in queue.queue_files:
-        mine = wrong & (units.place >= file.start) & (units.place < file.end)
-        starts = units.place - file.start
-        ends = starts + UNIT_BYTES
-        of_queue: Details = {"topic": queue.topic, "queue_id": queue.queue_id}
-        context.findings.add_rows("I-163", file.path, mine, starts, ends, message, **of_queue)
+    ends, of_queue = units.place + UNIT_BYTES, queue.name._asdict()
+    context.file_rows("I-163", queue.queue_files, wrong, units.place, ends, message, **of_queue)
 
 
 @before("I-164")
@@ -345,24 +312,23 @@ def full_files_are_closed(context: VerifyContext) -> None:
 def compaction_is_not_ahead(context: VerifyContext) -> None:
     """Check that the offsets in position-checkpoint lie inside their queues."""
     path = context.store.layout.compaction_log.parent / POSITION_CHECKPOINT
-    try:
-        file = read_config_file(path, "position-checkpoint")
-    except Missing:
+    file = read_if_there(path, "position-checkpoint")
+    if file is None:
         return
     if file.problem is not None:
         text = f"cannot be read: {file.problem.reason}"
-        context.findings.add("I-165", os.fspath(path), text, offset=file.problem.position)
+        context.findings.add("I-165", path, text, offset=file.problem.position)
     for record in file.records():
         if record["type"] != "compaction_position":
             continue
         queue, offset = QueueId(record["topic"], record["queue_id"]), record["offset"]
         if context.scope.topic not in (None, queue.topic) or not context.log.complete:
             continue
-        bounds = queue_bounds(context).of(queue)
+        bounds = queue_bounds(context, queue)
         end = bounds[1] if bounds is not None else 0
         if offset >= max(end, 1):
-            text = f"{queue.topic}/{queue.queue_id}: compacted up to {offset}, the queue ends at {end}"
-            context.findings.add("I-165", os.fspath(path), text, topic=queue.topic, queue_id=queue.queue_id)
+            text = f"compacted up to {offset}, the queue ends at {end}"
+            context.queue_finding("I-165", queue, path, text)
 
 
 @before("I-166")
@@ -374,26 +340,26 @@ def nothing_is_left_of_a_compaction(context: VerifyContext) -> None:
         fatal = path.suffix == ".delete"
         text = "the name is not a number: brokers do not load it" if fatal else "left over from a compaction"
         level = Severity.FATAL if fatal else None
-        context.findings.add("I-166", os.fspath(path), text, severity=level)
+        context.findings.add("I-166", path, text, severity=level)
 
 
 @after("I-167")
 def keys_are_there_once(context: VerifyContext) -> None:
     """Check that the compacted part of a queue has only the newest message of each key."""
     path = context.store.layout.compaction_log.parent / POSITION_CHECKPOINT
-    try:
-        rows = list(read_config_file(path, "position-checkpoint").records())
-    except Missing:
+    file = read_if_there(path, "position-checkpoint")
+    if file is None:
         return
-    upto = {(row["topic"], row["queue_id"]): row["offset"] for row in rows if row["type"] == "compaction_position"}
+    rows = (row for row in file.records() if row["type"] == "compaction_position")
+    upto = {QueueId(row["topic"], row["queue_id"]): row["offset"] for row in rows}
     for queue in compacted_queues(context):
         records = queue.records
-        done = records.queue_offset <= upto.get((queue.topic, queue.queue_id), -1)
+        done = records.queue_offset <= upto.get(queue.name, -1)
         keys = records.keys[done & (records.keys >= 0)]
         counts = np.unique(keys, return_counts=True)[1]
         if (extra := int((counts - 1).sum())) > 0:
             text = f"{counted(int((counts > 1).sum()), 'key is', 'keys are')} there more than once"
-            _report(context, "I-167", queue, os.fspath(queue.log_path), text, count=extra)
+            _report(context, "I-167", queue, queue.log_path, text, count=extra)
 
 
 def _queues_at_rest(context: VerifyContext) -> list[CompactedQueue]:
@@ -406,19 +372,8 @@ def _queues_at_rest(context: VerifyContext) -> list[CompactedQueue]:
     return []
 
 
-def _report(
-    context: VerifyContext,
-    code: str,
-    queue: CompactedQueue,
-    path: str,
-    text: str,
-    offset: int | None = None,
-    **more: object,
-) -> None:
-    length = None if offset is None else UNIT_BYTES
-    add = context.findings.add
-    of_queue = {"topic": queue.topic, "queue_id": queue.queue_id}
-    add(code, path, text, offset=offset, length=length, **of_queue, **more)  # type: ignore[arg-type]
+def _report(context: VerifyContext, code: str, queue: CompactedQueue, path: str | Path, text: str, **more: Any) -> None:
+    context.findings.add(code, path, text, **queue.name._asdict(), **more)
 
 
 _IDENTITY = "broker-identity"
@@ -439,12 +394,10 @@ def epochs_are_those_of_the_log(context: VerifyContext) -> None:
     backup = read_if_there(path.with_name(path.name + BACKUP), EPOCH_FILE) if taken is file else taken
     broken = backup.problem if backup is not None else None
     if file is None and broken is not None:
-        context.findings.add(
-            "I-170", os.fspath(path), f"missing, and its .bak cannot be read: {broken.reason}", repair=""
-        )
+        context.findings.add("I-170", path, f"missing, and its .bak cannot be read: {broken.reason}", repair="")
     elif file is None and backup is not None:
         told = "missing; its .bak, which a broker reads instead, may lack the newest epoch"
-        context.findings.add("I-170", os.fspath(path), told, severity=Severity.WARNING, repair="")
+        context.findings.add("I-170", path, told, severity=Severity.WARNING, repair="")
     backup = backup if broken is None else None
     lacks = file is not None and backup is not None and _lacks_newest(context, file, backup)
     if file is not None and file.problem is not None:
@@ -452,7 +405,7 @@ def epochs_are_those_of_the_log(context: VerifyContext) -> None:
     if taken is not None and taken.problem is None:
         copied = taken is file and backup is not None and not lacks and not any(_odd_epochs(context, backup))
         for text in _odd_epochs(context, taken):
-            context.findings.add("I-170", os.fspath(taken.path), text, repair=_COPY if copied else "")
+            context.findings.add("I-170", taken.path, text, repair=_COPY if copied else "")
 
 
 def _report_broken_epochs(context: VerifyContext, file: ConfigFile, backup: ConfigFile | None, *, lacks: bool) -> None:
@@ -467,8 +420,7 @@ def _report_broken_epochs(context: VerifyContext, file: ConfigFile, backup: Conf
             level = None if lacks else Severity.WARNING
         if not repair and not lacks and not any(_odd_epochs(context, backup)):
             repair = _COPY
-    place = os.fspath(file.path)
-    context.findings.add("I-170", place, text, offset=file.problem.position, severity=level, repair=repair)
+    context.findings.add("I-170", file.path, text, offset=file.problem.position, severity=level, repair=repair)
 
 
 def _lacks_newest(context: VerifyContext, file: ConfigFile, backup: ConfigFile) -> bool:
@@ -530,7 +482,7 @@ def the_identity_is_this_broker(context: VerifyContext) -> None:
             continue
         for text, position in _odd_identity(context, file):
             mend = _repair_of(place) if file.problem is not None else ""
-            context.findings.add("I-171", os.fspath(place), text, offset=position, repair=mend)
+            context.findings.add("I-171", place, text, offset=position, repair=mend)
 
 
 def _odd_identity(context: VerifyContext, file: ConfigFile) -> Iterator[tuple[str, int | None]]:

@@ -89,7 +89,7 @@ def _outside(
     """Return (what is wrong with a group's offset, severity). steps: to its next message. known: the topic exists."""
     if offset + steps < 0:
         return f"offset {offset}", None
-    bounds = queue_bounds(context).of(queue)
+    bounds = queue_bounds(context, queue)
     if bounds is None:
         sure = known and context.log.complete and context.log.start == 0 and offset + steps > 0
         return (f"offset {offset}, but the queue never had a message", None) if sure else ("", None)
@@ -139,7 +139,7 @@ def delays_are_inside_their_queues(context: VerifyContext) -> Iterator[FileFault
             text = f"delay level {level}: offset {offset} is past message {skipped[level]}, which was not delivered:"
             yield FileFault(row.path, f"{text} it is due after the newest record of the log")
             continue
-        bounds = queue_bounds(context).of(QueueId(SCHEDULE_TOPIC, level - 1))
+        bounds = queue_bounds(context, QueueId(SCHEDULE_TOPIC, level - 1))
         if not 1 <= level <= levels and bounds is None:
             text = f"delay level {level} is not one of 1 to {levels}"
             # where no message has expired, a level without a queue delivered nothing
@@ -173,7 +173,7 @@ def _levels_without_broker(context: VerifyContext) -> None:
         return
     reached = delay_progress(store.layout, config_rules(context.profile)) or {}
     for topic, queue_id, path in store.queues.of_topic(SCHEDULE_TOPIC):
-        level, (first, end) = queue_id + 1, queue_bounds(context).of(QueueId(topic, queue_id)) or (0, 0)
+        level, (first, end) = queue_id + 1, queue_bounds(context, QueueId(topic, queue_id)) or (0, 0)
         waiting = end - max(first, reached.get(level, 0))
         if waiting > 0 and context.scope.wants(QueueId(topic, queue_id)) and options.lacks_level(level):
             text = f"{counted(waiting, 'message waits', 'messages wait', form=',')} in delay level {level}"
@@ -190,7 +190,7 @@ def lmq_consumers_are_inside_their_queues(context: VerifyContext) -> Iterator[Fi
         if row.values.get("table") != LMQ_OFFSET_TABLE:
             continue
         topic, group, offset = row.values["topic"], row.values["group"], row.values["offset"]
-        bounds, lmq = queue_bounds(context).of(QueueId(topic, 0)), topic.startswith(LMQ_PREFIX)
+        bounds, lmq = queue_bounds(context, QueueId(topic, 0)), topic.startswith(LMQ_PREFIX)
         end = 0 if bounds is None else bounds[1]
         if not group.startswith(LMQ_PREFIX):
             text = f"an offset of {group!r} on {topic!r}: brokers look in offsetTable, the group has no {LMQ_PREFIX}"
@@ -278,12 +278,12 @@ def _compare_compaction(context: VerifyContext, tables: ConfigTables, compacted:
     for topic in sorted(there - compacted):
         if context.scope.topic in (None, topic):
             text = f"topic {topic!r} has compaction files, but its {CLEANUP_POLICY} is not {COMPACTED}"
-            yield FileFault(os.fspath(layout.compaction_queues / topic), text)
+            yield FileFault(layout.compaction_queues / topic, text)
     in_log = {queue.topic for queue in context.log.next_offset}
     enabled = context.store.config.get_bool("enableCompaction", default=True)
     for topic in sorted((compacted & in_log) - there) if enabled else ():
         text = f"compaction topic {topic!r} has messages, but no compaction files: no consumer gets the messages"
-        yield FileFault(os.fspath(layout.compaction_queues), text, repair="compaction")
+        yield FileFault(layout.compaction_queues, text, repair="compaction")
 
 
 @counted_by_file(before, "I-149")
@@ -316,7 +316,7 @@ def queues_have_a_topic(context: VerifyContext) -> Iterator[FileFault]:
         from ..inspect.own_topics import has_own_records  # only needed then
     used = used_topics(context, known) if whole and not bare and database is None else frozenset()
     if used:
-        yield FileFault(os.fspath(context.store.layout.config / TOPICS), not_served(context, used), Severity.ERROR)
+        yield FileFault(context.store.layout.config / TOPICS, not_served(context, used), Severity.ERROR)
     for topic in sorted(unknown - used):
         if is_system_topic(topic) or topic.startswith(LMQ_PREFIX):
             continue
@@ -325,7 +325,7 @@ def queues_have_a_topic(context: VerifyContext) -> Iterator[FileFault]:
             legal = context.profile.dispatch.any_queue and not has_own_records(context.store, topic)
             text += "; a 4.9 broker makes queues for any name in a message" if legal else ""
             text += f"; repair does not write config/{database.name}, use mqadmin updateTopic" if database else ""
-            path = os.fspath(context.store.layout.consume_queue)
+            path = context.store.layout.consume_queue
             yield FileFault(path, text, Severity.INFO if legal else None, repair)
 
 
@@ -469,11 +469,11 @@ def tiered_segments_are_there(context: VerifyContext) -> Iterator[FileFault]:
     if not any(file.segments or file.deleted for file in files):
         count = counted(sum(len(file.there or ()) for file in files), "tiered segment is", "tiered segments are")
         text = f"{count} there, but {TIERED} has none of them: a broker with a tiered store writes over them"
-        yield FileFault(os.fspath(files[0].directory), text, Severity.FATAL)
+        yield FileFault(files[0].directory, text, Severity.FATAL)
         return
     for file in files:
         for text in _odd_segments(file):
-            yield FileFault(os.fspath(file.directory), f"{file.path}: {text}")
+            yield FileFault(file.directory, f"{file.path}: {text}")
 
 
 def _odd_segments(file: FlatFile) -> Iterator[str]:

@@ -24,13 +24,13 @@ from ..broker.snapshot import QueueId
 from ..broker.system_topics import HALF_TOPIC, OP_TOPIC, is_system_topic
 from ..counted import counted, listed
 from ..disk.files import is_of_session
-from ..errors import Missing, StoreError, Unsupported
+from ..errors import StoreError, Unsupported
 from ..findings.catalogue import Severity
 from ..queues.rocksdb import RocksDb, is_rocksdb
 from ..queues.rocksdb_copy import database_loss
 from ..search.log_search import never_delivered
 from ..settings.parse import is_int
-from ..settings.read import BACKUP, FILES, TEMPORARY, ConfigFile, backup_note, read_config_file
+from ..settings.read import BACKUP, FILES, TEMPORARY, ConfigFile, backup_note, read_if_there
 from ..settings.rocksdb import ConfigForm, InForce, in_force, read_entries
 from ..start.config import ConfigFileStart, ConfigStart, config_start, files_in_use
 from ..start.config_load import (
@@ -125,11 +125,9 @@ class ConfigTables:
 
 
 def _read(path: Path, kind: str) -> ConfigFile | None:
-    try:
-        found = read_config_file(path, kind)
-    except Missing:
-        return None
-    need_whole([os.fspath(path)])
+    found = read_if_there(path, kind)
+    if found is not None:
+        need_whole([os.fspath(path)])
     return found
 
 
@@ -142,7 +140,7 @@ def config_tables(context: VerifyContext) -> ConfigTables:
 class FileFault(NamedTuple):
     """A fault in a file. repair: the repair if it is not that of the catalogue."""
 
-    path: str
+    path: str | Path
     text: str
     severity: Severity | None = None
     repair: str | None = None
@@ -158,7 +156,7 @@ def counted_by_file(
         def counting(context: VerifyContext) -> None:
             texts = defaultdict[tuple[str, Severity | None, str | None], list[str]](list)
             for path, text, severity, repair in check(context):
-                texts[path, severity, repair].append(text)
+                texts[os.fspath(path), severity, repair].append(text)
             for (path, severity, repair), alike in texts.items():
                 context.findings.add(code, path, alike[0], count=len(alike), severity=severity, repair=repair)
 
@@ -189,8 +187,8 @@ def a_file_can_be_read(context: VerifyContext) -> None:
         backup = tables.backup[name]
         for file in (main, backup):
             if file is not None and file.path.is_dir():
-                path, text = os.fspath(file.path), "a directory of this name: a broker cannot write the file"
-                context.findings.add("I-140", path, text, severity=Severity.ERROR, repair=_ASIDE)
+                text = "a directory of this name: a broker cannot write the file"
+                context.findings.add("I-140", file.path, text, severity=Severity.ERROR, repair=_ASIDE)
         if not _is_checked(name) or (main is None and backup is None):
             continue
         if main is not None and main.larger and main.problem is not None:
@@ -204,7 +202,7 @@ def a_file_can_be_read(context: VerifyContext) -> None:
             continue
         instead = backup_note(main, tables.directory / name, FILES[name]) if main else f"there is no {name}"
         text = f"cannot be read at byte {file.problem.position}: {file.problem.reason}; {instead}"
-        context.findings.add("I-140", os.fspath(file.path), text, offset=file.problem.position)
+        context.findings.add("I-140", file.path, text, offset=file.problem.position)
 
 
 @before("I-141")
@@ -215,13 +213,12 @@ def file_and_backup_agree(context: VerifyContext) -> None:
         backup = tables.backup[name]
         if not _is_checked(name) or main is None or main.larger or (main.problem and backup is None):
             continue
-        path = os.fspath(main.path)
         if main.problem is not None:
             if backup is not None and backup.problem is None:
                 text = f"cannot be read ({main.problem.reason}); a broker reads its .bak"
-                context.findings.add("I-141", path, text, severity=Severity.WARNING)
+                context.findings.add("I-141", main.path, text, severity=Severity.WARNING)
         elif text := _odd_version(main, backup):
-            context.findings.add("I-141", path, text)
+            context.findings.add("I-141", main.path, text)
 
 
 def _odd_version(main: ConfigFile, backup: ConfigFile | None) -> str:
@@ -250,9 +247,9 @@ def nothing_is_left_of_a_write(context: VerifyContext) -> None:
     for name in names:
         if name.endswith(TEMPORARY):
             usual = context.crashed or name == _RENAMED
-            text = "left over from a write that a kill interrupted" if usual else "left over from a write"
+            text = f"left over from a write{' that a kill interrupted' if usual else ''}"
             level = Severity.INFO if usual else None
-            context.findings.add("I-147", os.fspath(directory / name), text, severity=level)
+            context.findings.add("I-147", directory / name, text, severity=level)
 
 
 @before("I-155")
@@ -261,9 +258,9 @@ def databases_can_be_opened(context: VerifyContext) -> None:
     tables = config_tables(context)
     _report_a_guess(context, tables)
     for name in sorted({path.name for path in tables.force.databases.values()}):
-        path = os.fspath(tables.directory / name)
+        path = tables.directory / name
         problem, families = tables.problems.get(name), tables.families.get(name)
-        loss = None if context.live else database_loss(Path(path))
+        loss = None if context.live else database_loss(path)
         if loss is not None:
             severity = Severity.ERROR if families is not None and loss.opens else None
             mend = "config" if loss.manifest else ""
@@ -297,8 +294,7 @@ def _report_a_guess(context: VerifyContext, tables: ConfigTables) -> None:
         f"{names} beside {others}, and queues in files: only the broker's options say what it reads"
         f" (--broker-config FILE); here {names} is read, because it was written last"
     )
-    path = os.fspath(tables.directory)
-    context.findings.add("I-155", path, text, severity=Severity.WARNING, repair="")
+    context.findings.add("I-155", tables.directory, text, severity=Severity.WARNING, repair="")
 
 
 def _families(context: VerifyContext, tables: ConfigTables, name: str) -> frozenset[str]:
@@ -332,8 +328,7 @@ def config_start_of(context: VerifyContext) -> ConfigStart:
 
     def found() -> ConfigStart:
         queues = [QueueId(queue.topic, queue.queue_id) for queue in context.store.queues]
-        bounds = queue_bounds(context)
-        ends = {queue: both for queue in queues if (both := bounds.of(queue)) is not None}
+        ends = {queue: both for queue in queues if (both := queue_bounds(context, queue)) is not None}
         undelivered = None if context.live else partial(never_delivered, context.store)
         return config_start(context.store.layout, context.profile, ends, undelivered)
 
@@ -373,7 +368,7 @@ _TOPICS_NAMED = 3
 def not_served(context: VerifyContext, topics: Collection[str]) -> str:
     """Return what is wrong if topics in use have no entry."""
     named = listed([*map(repr, sorted(topics))], _TOPICS_NAMED)
-    bounds = [queue_bounds(context).of(QueueId(q.topic, q.queue_id)) for q in context.store.queues if q.topic in topics]
+    bounds = [queue_bounds(context, QueueId(q.topic, q.queue_id)) for q in context.store.queues if q.topic in topics]
     messages = counted(sum(end - first for first, end in filter(None, bounds)), "message", form=",")
     text = f"no entry for {counted(len(topics), 'topic')} ({named}), so that no broker serves {messages}"
     return f"{text}; a slave gets the entries from its master"
@@ -397,8 +392,7 @@ def a_broker_takes_each_table(context: VerifyContext) -> None:
             continue
         if fault := _fault_of(file, start, missing=there is None):
             text, severity = fault
-            path = os.fspath(context.store.layout.config / file.file)
-            context.findings.add("I-156", path, text, severity=severity)
+            context.findings.add("I-156", context.store.layout.config / file.file, text, severity=severity)
 
 
 def _report_databases(context: VerifyContext, start: ConfigStart) -> None:
@@ -409,7 +403,7 @@ def _report_databases(context: VerifyContext, start: ConfigStart) -> None:
     for path in sorted({force.databases[name] for name in lost}):
         text = "is missing: a broker makes an empty one"
         text = "lacks entries that the rest of the store shows" if is_rocksdb(path) else text
-        context.findings.add("I-156", os.fspath(path), text, repair="")
+        context.findings.add("I-156", path, text, repair="")
 
 
 def _fault_of(file: ConfigFileStart, start: ConfigStart, *, missing: bool) -> tuple[str, Severity] | None:
@@ -443,4 +437,4 @@ def positions_of_transactions(context: VerifyContext) -> None:
     for text in queues.told(stored_positions(store)) if queues else ():
         database = in_force(store.layout.config, store.config).databases.get(OFFSETS)
         path = database or store.layout.config / files_in_use(store.layout, (OFFSETS,))[0]
-        context.findings.add("I-189", os.fspath(path), text, repair="" if database else None)
+        context.findings.add("I-189", path, text, repair="" if database else None)

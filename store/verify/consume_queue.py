@@ -34,7 +34,7 @@ from ..queues.units import is_pre_fill, is_valid
 from .context import VerifyContext
 from .queue_batches import compare_batches
 from .queue_files import check_database
-from .queue_state import MessageRow, QueueCheck, QueueReader, QueueStates, queues_of
+from .queue_state import LEFT_OUT, MessageRow, QueueCheck, QueueReader, queues_of
 from .queue_units import QueuePass, report_ends, report_missing
 from .register import after, of_messages, of_settled
 from .start import ProofOfLog
@@ -66,21 +66,12 @@ def _check_units(context: VerifyContext, directory: QueueDirectory, files: Mappe
             continue
         offset = part.position - file.start
         size = int(head[: _HEAD.itemsize].view(_HEAD)["size"][0]) if len(head) >= _HEAD.itemsize else 0
-        text = f"{directory.topic}/{directory.queue_id}: no unit of consumequeue_ext begins here"
-        severity = Severity.WARNING
+        text, severity = "no unit of consumequeue_ext begins here", Severity.WARNING
         if size > file.size - offset:
             text += f", and its size {size} leads beyond the file: 4.9.7 and 5.3.3 do not start (B37)"
             severity = Severity.FATAL
-        context.findings.add(
-            "I-079",
-            file.path,
-            text,
-            offset=offset,
-            length=part.size,
-            severity=severity,
-            topic=directory.topic,
-            queue_id=directory.queue_id,
-        )
+        queue, size = QueueId(directory.topic, directory.queue_id), part.size
+        context.queue_finding("I-079", queue, file.path, text, severity=severity, offset=offset, length=size)
 
 
 def compare_entries(context: VerifyContext, check: QueueCheck, messages: Messages, codes: Ints) -> None:
@@ -115,18 +106,12 @@ def compare_entries(context: VerifyContext, check: QueueCheck, messages: Message
             continue
         rows.append(row)
         guessed.append(guess)
-        texts.append(f"{queue} unit {messages.offset[row]} has ext address {position}: {text}")
+        texts.append(f" has ext address {position}: {text}")
     for guess, severity in ((False, None), (True, Severity.WARNING)):
         mine = np.flatnonzero(np.array(guessed, np.bool_) == guess)
         offsets = messages.offset[np.array(rows, np.int64)[mine]]
-        order = mine[np.argsort(offsets, kind="stable")]
-        check.reader.report(
-            context.findings,
-            "I-080",
-            np.sort(offsets),
-            lambda row, order=order: texts[int(order[row])],  # type: ignore[misc]
-            severity=severity,
-        )
+        told = [texts[number] for number in mine[np.argsort(offsets, kind="stable")].tolist()]
+        check.reader.report(context.findings, "I-080", np.sort(offsets), told.__getitem__, severity=severity)
 
 
 _LARGEST_SHIFT = np.iinfo(np.int64).max // 2
@@ -163,7 +148,7 @@ def units_of_messages(context: VerifyContext, messages: Messages) -> None:
         unread = check.reader.unread(messages.offset) & wrong
         if unread.any():  # units in bytes that cannot be read may be right
             check.right.add_any(messages.offset[unread])
-        _look_elsewhere(context, queues, check, messages.take(wrong & ~unread))
+        _look_elsewhere(context, check, messages.take(wrong & ~unread))
 
 
 @of_settled("I-065", "I-080", "I-082")
@@ -209,13 +194,9 @@ def _compare_tags(
         rows = check.waits.wrong(messages, codes.astype(np.int64), rows)
     rows = rows[np.argsort(messages.offset[rows], kind="stable")]
     offsets = messages.offset[rows]
+    position, asked, codes = messages.position[rows], messages.tags_code[rows], codes[rows]
     check.reader.report(
-        context.findings,
-        "I-065",
-        offsets,
-        lambda row: _wrong_tags(
-            check, offsets[row], codes[rows[row]], messages.position[rows[row]], messages.tags_code[rows[row]]
-        ),
+        context.findings, "I-065", offsets, lambda row: _wrong_tags(codes[row], position[row], asked[row])
     )
 
 
@@ -226,23 +207,17 @@ def report_waits(context: VerifyContext, check: QueueCheck) -> None:
     """
     alone = sorted(check.waits.alone.values(), key=lambda message: message.offset)
     offsets = np.array([message.offset for message in alone], np.int64)
-    check.reader.report(
-        context.findings,
-        "I-065",
-        offsets,
-        lambda row: _wrong_tags(check, **vars(alone[row])) + _OTHER_LEVELS,
-        severity=Severity.WARNING,
-        repair="",
-    )
+    texts = [_wrong_tags(*message[1:]) + _OTHER_LEVELS for message in alone]
+    check.reader.report(context.findings, "I-065", offsets, texts.__getitem__, severity=Severity.WARNING, repair="")
 
 
-def _wrong_tags(check: QueueCheck, offset: int, code: int, position: int, asked: int) -> str:
-    return f"{check.queue} unit {offset}: tags code {code}, the record at {position} asks for {asked}"
+def _wrong_tags(code: int, position: int, asked: int) -> str:
+    return f": tags code {code}, the record at {position} asks for {asked}"
 
 
-def _look_elsewhere(context: VerifyContext, queues: QueueStates, check: QueueCheck, messages: Messages) -> None:
+def _look_elsewhere(context: VerifyContext, check: QueueCheck, messages: Messages) -> None:
     """Find units of messages at other queue offsets; note messages without any unit as missing."""
-    found = _report_shifted(context, queues, check, messages, check.shift)
+    found = _report_shifted(context, check, messages, check.shift)
     messages = messages.take(~found)
     samples = np.linspace(0, max(0, len(messages.offset) - 1), _SAMPLES).astype(np.int64)
     distances: set[int] = set()
@@ -253,7 +228,7 @@ def _look_elsewhere(context: VerifyContext, queues: QueueStates, check: QueueChe
     # a damaged record may have any queue offset: a shift that could overflow is none
     plausible = {distance for distance in distances if abs(distance) <= _LARGEST_SHIFT}
     for distance in plausible - {check.shift}:
-        found = _report_shifted(context, queues, check, messages, distance)
+        found = _report_shifted(context, check, messages, distance)
         if found.any():
             check.shift = distance
             messages = messages.take(~found)
@@ -268,16 +243,8 @@ def _without_first(context: VerifyContext, check: QueueCheck, messages: Messages
     first = (messages.position == 0) & (messages.offset < check.reader.first_offset)
     if not layout.rocksdb_queues or not first.any():
         return messages
-    check.reader.report(
-        context.findings,
-        "I-070",
-        messages.offset[first],
-        lambda _: (
-            f"{check.queue} unit {messages.offset[first][0]} is missing: it is for the record at 0, which a "
-            f"broker leaves out when it fills a new RocksDB of queues (B40): no consumer gets it"
-        ),
-        severity=Severity.WARNING,
-    )
+    text = f" {LEFT_OUT}: no consumer gets it"
+    check.reader.report(context.findings, "I-070", messages.offset[first], text, severity=Severity.WARNING)
     return messages.take(~first)
 
 
@@ -296,9 +263,7 @@ def _offset_of_unit(reader: QueueReader, position: int) -> int | None:
     return low if low < end and unit["physical_offset"][0] == position else None
 
 
-def _report_shifted(
-    context: VerifyContext, queues: QueueStates, check: QueueCheck, messages: Messages, distance: int
-) -> Flags:
+def _report_shifted(context: VerifyContext, check: QueueCheck, messages: Messages, distance: int) -> Flags:
     """Report messages whose unit lies `distance` behind its place; return which, bool[n]."""
     if not distance:
         return np.zeros(len(messages.offset), np.bool_)
@@ -312,14 +277,8 @@ def _report_shifted(
     check.elsewhere.add(offsets)
     reach = int((there.position + there.size).max())
     context.log.dispatched = max(context.log.dispatched, reach)
-    check.reader.report(
-        context.findings,
-        "I-064",
-        offsets,
-        lambda row: (
-            f"{check.queue} unit {offsets[row]} is for message {wanted[row]}: shifted by {offsets[row] - wanted[row]}"
-        ),
-    )
+    text = f"shifted by {distance}"
+    check.reader.report(context.findings, "I-064", offsets, lambda row: f" is for message {wanted[row]}: {text}")
     return found
 
 

@@ -135,7 +135,6 @@ def _note_missing(check: BatchCheck, messages: Messages, begin: int, end: int) -
 
 
 def _report_missing(context: VerifyContext, queues: QueueStates, check: BatchCheck) -> None:
-    topic, queue_id = check.queue
     now = queues.batch_reader(check.queue) if context.live and check.missing else None
     begin = context.begin_now() if check.missing else 0
     for missing in check.missing:
@@ -153,8 +152,7 @@ def _report_missing(context: VerifyContext, queues: QueueStates, check: BatchChe
         if is_late(context, missing, context.log.dispatched):
             more = {"severity": Severity.INFO, "unclean": not context.live}
             text += ": not dispatched yet"
-        more |= {"count": missing.count, "topic": topic, "queue_id": queue_id}
-        context.findings.add("I-070", check.directory, text, **more)
+        context.findings.add("I-070", check.directory, text, count=missing.count, **check.queue._asdict(), **more)
 
 
 def _compare_fields(context: VerifyContext, check: BatchCheck, messages: Messages, counts: Ints, units: Units) -> None:
@@ -179,19 +177,9 @@ def _compare_fields(context: VerifyContext, check: BatchCheck, messages: Message
 def _report(context: VerifyContext, check: BatchCheck, code: str, number: int, text: str, **more: Any) -> None:
     """Add a finding about one unit."""
     file = check.units.files.file_at(number * UNIT_BYTES)
-    path = file.path if file else check.directory
-    offset = number * UNIT_BYTES - file.start if file else None
-    topic, queue_id = check.queue
-    context.findings.add(
-        code,
-        path,
-        f"{check.queue} batch unit {number}: {text}",
-        offset=offset,
-        length=UNIT_BYTES if file else None,
-        topic=topic,
-        queue_id=queue_id,
-        **more,
-    )
+    path, text = file.path if file else check.directory, f"{check.queue} batch unit {number}: {text}"
+    place = {"offset": number * UNIT_BYTES - file.start, "length": UNIT_BYTES} if file else {}
+    context.findings.add(code, path, text, **check.queue._asdict(), **place, **more)
 
 
 @after("I-081")
@@ -253,8 +241,7 @@ class _Sequence:
         if not self._whole or not check.end or self._end == check.end:
             return
         text = f"{check.queue} ends at {self._end or 0}, but the log has messages up to {check.end - 1}"
-        topic, queue_id = check.queue
         more: dict[str, Any] = {}
         if context.crashed and (self._end or 0) < check.end:
             more = {"severity": Severity.INFO, "unclean": True}
-        context.findings.add("I-075", check.directory, text, topic=topic, queue_id=queue_id, **more)
+        context.findings.add("I-075", check.directory, text, **check.queue._asdict(), **more)

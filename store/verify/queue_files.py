@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from construct import ConstructError
@@ -33,16 +33,10 @@ from ..queues.rocksdb import RocksDb, RocksdbConsumeQueue, readable
 from ..queues.units import is_used
 from ..start.queue_stores import batches_in_database
 from .context import VerifyContext
-from .queue_state import QueueReader, QueueStates, queues_of
+from .queue_state import LEFT_OUT, QueueReader, QueueStates, queues_of
 from .register import after, before
 
 _BLOCK_BYTES = 1 << 20
-
-
-def _add(context: VerifyContext, queue: QueueId, code: str, path: str, text: str, **more: Any) -> None:
-    topic, queue_id = queue
-    text = f"{queue}: {text}"
-    context.findings.add(code, path, text, topic=topic, queue_id=queue_id, **more)
 
 
 def _all_queues(queues: QueueStates) -> Iterator[tuple[QueueId, str, int]]:
@@ -65,7 +59,7 @@ def files_of_queues(context: VerifyContext) -> None:
             for file in files.files:
                 if file.size % unit_bytes:
                     text = f"its length {file.size} is no multiple of {unit_bytes}"
-                    _add(context, queue, "I-060", file.path, text)
+                    context.queue_finding("I-060", queue, file.path, text)
             try:
                 _report_files_of_zeros(context, queue, files, unit_bytes)
             except Missing:
@@ -78,15 +72,15 @@ def _report_files_of_zeros(context: VerifyContext, queue: QueueId, files: Mapped
         if not file.size or files.first_data(file) is not None:
             continue
         if number < len(files.files) - 1:
-            _add(context, queue, "I-074", file.path, "all zeros, but files follow: units are lost")
+            context.queue_finding("I-074", queue, file.path, "all zeros, but files follow: units are lost")
         elif number and _ends_full(files, files.files[number - 1], unit_bytes):
             batches = unit_bytes == batch_consume_queue.UNIT_BYTES
             text = "all zeros behind a full file: a recovery counts its first unit"
             text += f"{', and the queue begins again at 0' if batches else ''} (B4)"
-            _add(context, queue, "I-073", file.path, text)
+            context.queue_finding("I-073", queue, file.path, text)
         elif number:
             text = "all zeros behind a file that is not full: no broker reads it"
-            _add(context, queue, "I-073", file.path, text, severity=Severity.INFO)
+            context.queue_finding("I-073", queue, file.path, text, severity=Severity.INFO)
 
 
 def _ends_full(files: MappedFileQueue, file: MappedFile, unit_bytes: int) -> bool:
@@ -105,16 +99,16 @@ def queues_of_topics(context: VerifyContext) -> None:
         path = queues.paths.get(queue) or queues.batch_paths[queue]
         if count and queue.queue_id >= count and queue.topic != SCHEDULE_TOPIC:
             text = f"topics.json gives the topic {counted(count, 'queue')}"
-            _add(context, queue, "I-076", path, text)
+            context.queue_finding("I-076", queue, path, text)
     for topic in sorted({queue.topic for queue in queues.batch_paths}):
         simple = sorted(queue for queue in queues.paths if queue.topic == topic)
         if simple and context.scope.wants(simple[0]):
             text = "the topic has queues in consumequeue and in batchconsumequeue"
-            _add(context, simple[0], "I-083", queues.paths[simple[0]], text)
+            context.queue_finding("I-083", simple[0], queues.paths[simple[0]], text)
     for topic in sorted(batches_in_database(context.store.layout, context.profile)):
         for queue in sorted(queue for queue in queues.paths if queue.topic == topic and context.scope.wants(queue))[:1]:
             text = f"its type is {BATCH_QUEUES}, but it is in a RocksDB: pulls at an inner batch fail; it needs files"
-            _add(context, queue, "I-083", queues.paths[queue], text, severity=Severity.WARNING, repair="")
+            context.queue_finding("I-083", queue, queues.paths[queue], text, severity=Severity.WARNING, repair="")
     if not queues.batches:
         _report_unread_batches(context)
     elif topics is not None:
@@ -129,7 +123,7 @@ def _report_unread_batches(context: VerifyContext) -> None:
         return
     text = f"{counted(count, 'queue')} of batches, but a broker {context.profile.version} reads none"
     mend = "mv {path} {aside}"
-    context.findings.add("I-083", os.fspath(root), text, severity=Severity.WARNING, repair=mend)
+    context.findings.add("I-083", root, text, severity=Severity.WARNING, repair=mend)
 
 
 def _check_types(context: VerifyContext, queues: QueueStates) -> None:
@@ -144,7 +138,7 @@ def _check_types(context: VerifyContext, queues: QueueStates) -> None:
             queue_type = topics.attribute(queue.topic, QUEUE_TYPE)
             if (queue_type == BATCH_QUEUES) != batches and context.scope.wants(queue):
                 text = f"its directory is not the one for its type, {queue_type or 'SimpleCQ'}"
-                _add(context, queue, "I-083", paths[queue], text)
+                context.queue_finding("I-083", queue, paths[queue], text)
 
 
 @before("I-078")
@@ -155,7 +149,7 @@ def lmq_queues(context: VerifyContext) -> None:
         lmq = queue.topic.startswith(LMQ_PREFIX) and context.scope.wants(queue)
         if lmq and queue.queue_id and any(list_entries(path)):
             text, mend = "an LMQ can have only number 0", "mv {path} {aside}"
-            _add(context, queue, "I-078", path, text, repair=mend)
+            context.queue_finding("I-078", queue, path, text, repair=mend)
     if context.store.layout.rocksdb_queues:
         return
     made = context.profile.dispatch.slash_names
@@ -203,7 +197,7 @@ def delayed_messages(context: VerifyContext) -> None:
             end = max(end, context.log.next_offset.get(queue, 0))
         if context.scope.wants(queue) and offset > end and not context.live and context.log.complete:
             text = f"delayOffset.json has {offset}, but the queue ends at {end}"
-            _add(context, queue, "I-077", os.fspath(path), text, offset=None)
+            context.queue_finding("I-077", queue, path, text)
 
 
 def check_database(context: VerifyContext, queues: QueueStates) -> None:
@@ -236,7 +230,7 @@ def _report_unreadable(context: VerifyContext) -> None:
     of_disk = any(unread.path.startswith(os.fspath(path)) for unread in noted())  # I-015 reports it
     if readable() and not of_disk and not context.live and context.scope.topic is None:
         text = f"{context.store.queues_unread}: a broker refuses to start, or every pull fails"
-        context.findings.add("I-084", os.fspath(path), text)
+        context.findings.add("I-084", path, text)
 
 
 def _check_bound(
@@ -292,12 +286,10 @@ def _check_holes(
 
 def _add_bound(context: VerifyContext, queue: QueueId, text: str, count: int = 1) -> None:
     """Add a finding; a warning for queues that brokers read from files and correct in the database."""
-    path = os.fspath(context.store.layout.queue_database or "")
-    more: dict[str, Any] = {"topic": queue.topic, "queue_id": queue.queue_id}
     prefers = context.store.config.get("combineCQPreferCQType") == ROCKSDB_STORE_TYPE
-    if queues_of(context).counts_in_files(queue) and not prefers:
-        more["severity"] = Severity.WARNING
-    context.findings.add("I-084", path, f"{queue}: {text}", count=count, **more)
+    in_files = queues_of(context).counts_in_files(queue) and not prefers
+    level = Severity.WARNING if in_files else None
+    context.queue_finding("I-084", queue, context.store.layout.queue_database or "", text, count=count, severity=level)
 
 
 class _Bounds(NamedTuple):
@@ -334,17 +326,6 @@ def _check_first(context: VerifyContext, queue: QueueId, summary: QueueSummary, 
         _add_bound(context, queue, f"{text}: no consumer gets {counted(hidden, 'message')}", hidden)
 
 
-def _add_left_out(context: VerifyContext, queue: QueueId, offset: int) -> None:
-    """Report the record at the beginning of the log, which brokers do not put into a new database (B40)."""
-    text = (
-        f"{queue} unit {offset} is missing: it is for the record at 0, which a broker leaves out when it fills"
-        " a new RocksDB of queues (B40); the queue in files has it"
-    )
-    path = os.fspath(context.store.layout.queue_database or "")
-    more: dict[str, Any] = {"topic": queue.topic, "queue_id": queue.queue_id}
-    context.findings.add("I-070", path, text, severity=Severity.WARNING, **more)
-
-
 def _compare_units(context: VerifyContext, queue: QueueId, path: str, in_database: ConsumeQueue) -> None:
     """Compare the units of a queue in files with the database, which may lack some: brokers begin late, and leave out
     what they do not dispatch again (spec 2.10).
@@ -362,7 +343,9 @@ def _compare_units(context: VerifyContext, queue: QueueId, path: str, in_databas
         differs = is_used(stored) & ~same
         first_record = ~is_used(stored) & (mine["physical_offset"] == 0)
         if (left_out := first_record & (offsets < summary.min_offset)).any():
-            _add_left_out(context, queue, int(offsets[left_out][0]))
+            text = f"{queue} unit {offsets[left_out][0]} {LEFT_OUT}; the queue in files has it"
+            place = context.store.layout.queue_database or ""
+            context.findings.add("I-070", place, text, severity=Severity.WARNING, **queue._asdict())
         lacks = ~is_used(stored) & (offsets >= summary.min_offset) & (offsets < summary.max_offset)
         for wrong, text in (
             (differs, "differs from the unit in the database"),

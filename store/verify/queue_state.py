@@ -5,7 +5,7 @@ a delay level is the time at which the message is due. The store does not contai
 queue wait equally long, whole seconds, that is a level of the broker, though not one of the usual levels. A single
 message proves nothing; whether others wait as long is known only after the pass.
 
-`QueueReader`: the units of one queue, by queue offset or in windows. `QueueBounds`: where queues begin and end, by
+`QueueReader`: the units of one queue, by queue offset or in windows. `queue_bounds`: where queues begin and end, by
 their files and the log, to check offsets in files.
 """
 
@@ -49,12 +49,15 @@ from .context import Mergeable, VerifyContext, note_gaps
 
 _SECOND_MS = 1000
 _GROUPS_WITH_UNITS = frozenset({"consume_queue", "start"})
+LEFT_OUT = (
+    "is missing: it is for the record at 0, which a broker leaves out when it fills a new RocksDB of queues (B40)"
+)
+"""What is told of a unit that is only in the log, or in files."""
 _SINGLE_MAX = 64
 """Number of single waits to keep per queue: with more, each different, there is no level."""
 
 
-@dataclass
-class SingleWait:
+class SingleWait(NamedTuple):
     """The only message with its delay: its queue offset, the tags code of its unit, the position of its record, and the
     tags code that the record asks for.
     """
@@ -170,24 +173,28 @@ class QueueReader:
         start = at - at % self.files.file_size
         return os.path.join(self.directory, file_name(start)), at - start  # noqa: PTH118
 
-    def report(self, findings: Findings, code: str, offsets: Ints, message: Callable[[int], str], **more: Any) -> None:
+    def report(
+        self, findings: Findings, code: str, offsets: Ints, text: str | Callable[[int], str], **more: Any
+    ) -> None:
         """Add findings about units at ascending queue offsets, int64[n]; consecutive units are one finding.
 
-        message: called with a row. more: as in `Findings.add`.
+        text: what the message says behind the number of the first unit, or a function of its row. more: as in
+        `Findings.add`.
         """
         for begin, end in runs(offsets):
             first, last = int(offsets[begin]), int(offsets[end - 1])
             at = first
             while at <= last:
                 stop = min(self._file_stop(at), last + 1)
-                self._add(findings, code, at, stop, message(begin + at - first), more)
+                told = text if isinstance(text, str) else text(begin + at - first)
+                self._add(findings, code, at, stop, told, more)
                 at = stop
 
     def report_range(self, findings: Findings, code: str, first: int, end: int, text: str, **more: Any) -> None:
         """Add a finding about the units first ≤ k < end, one for each file."""
         while first < end:
             stop = min(self._file_stop(first), end)
-            self._add(findings, code, first, stop, f"{self.queue} unit {first} {text}", more)
+            self._add(findings, code, first, stop, f" {text}", more)
             first = stop
 
     def _file_stop(self, offset: int) -> int:
@@ -201,9 +208,8 @@ class QueueReader:
     def _add(self, findings: Findings, code: str, first: int, stop: int, text: str, more: dict[str, Any]) -> None:
         path, offset = self.place(first)
         length = None if offset is None else (stop - first) * UNIT_BYTES
-        topic, queue_id = self.queue
         place: dict[str, Any] = {"offset": offset, "length": length, "count": stop - first}
-        findings.add(code, path, text, topic=topic, queue_id=queue_id, **place, **more)
+        findings.add(code, path, f"{self.queue} unit {first}{text}", **self.queue._asdict(), **place, **more)
 
 
 @dataclass
@@ -217,9 +223,6 @@ class MissingUnits:
     count: int
     position: int
     end: int
-
-
-_RUN = len(fields(MissingUnits))
 
 
 class MessageRow(NamedTuple):
@@ -277,7 +280,7 @@ class QueueCheck:
     def missing_counts(self) -> tuple[Ints, Ints]:
         """Counts and positions of `missing`, of which there may be millions: int64[n] both."""
         names = [each.name for each in fields(MissingUnits)]
-        rows = np.frombuffer(self.gaps, np.int64).reshape(-1, _RUN)
+        rows = np.frombuffer(self.gaps, np.int64).reshape(-1, len(names))
         return rows[:, names.index("count")].copy(), rows[:, names.index("position")].copy()
 
     def note_right(self, messages: Messages) -> None:
@@ -322,15 +325,6 @@ class BatchCheck:
     missing: list[MissingUnits] = field(default_factory=list)
 
 
-@dataclass
-class QueuesResult:
-    """State of all queues at the end of a part of the log: see `QueueCheck`."""
-
-    right: dict[QueueId, Ranges]
-    rows: dict[QueueId, MessageRow]
-    waits: dict[QueueId, Waits]
-
-
 class QueueStates(Mergeable):
     """All queues of a store.
 
@@ -354,23 +348,18 @@ class QueueStates(Mergeable):
     def fresh(cls, context: VerifyContext) -> Self:
         return cls(context)
 
-    def export(self) -> QueuesResult | None:
+    def export(self) -> dict[QueueId, tuple[Ranges, MessageRow | None, Waits]] | None:
         """Return the state; None with batch queues, which must be compared from their start."""
-        if self.batch_checks:
-            return None
-        checks = self.checks.items()
-        waits = {queue: c.waits for queue, c in checks if c.waits != Waits()}
-        rows = {queue: c.row for queue, c in checks if c.row is not None}
-        return QueuesResult({queue: c.right for queue, c in checks}, rows, waits)
+        return None if self.batch_checks else {q: (c.right, c.row, c.waits) for q, c in self.checks.items()}
 
-    def merge(self, context: VerifyContext, exported: QueuesResult) -> None:
+    def merge(self, context: VerifyContext, exported: dict[QueueId, tuple[Ranges, MessageRow | None, Waits]]) -> None:
         """Add the units that are right in the part."""
-        for queue, right in exported.right.items():
-            self.check(queue).right.add_all(right)
-        for queue, row in exported.rows.items():
-            self.check(queue).note_row(row)
-        for queue, waits in exported.waits.items():
-            self.check(queue).waits.merge(waits)
+        for queue, (right, row, waits) in exported.items():
+            check = self.check(queue)
+            check.right.add_all(right)
+            check.waits.merge(waits)
+            if row is not None:
+                check.note_row(row)
 
     def in_database(self, queue: QueueId) -> bool:
         """Return whether the queue is in the RocksDB, without files."""
@@ -465,14 +454,14 @@ class QueueStates(Mergeable):
         return deleted_topics(self._context.store.layout, config_rules(self._context.profile), there)
 
 
-def copy_queues(context: VerifyContext, groups: frozenset[str]) -> None:
+def copy_queues(context: VerifyContext) -> None:
     """Copy all units of a store that has them only in a RocksDB: checks look them up again and again.
 
     Without a copy, units are read from the database one by one: if it cannot be read whole, which is reported, or if
     there is no room for a copy.
     """
     scope, layout, queues = context.scope, context.store.layout, context.store.queues
-    wanted = scope.proof or groups & _GROUPS_WITH_UNITS
+    wanted = scope.proof or context.groups & _GROUPS_WITH_UNITS
     if not wanted or scope.quick or scope.topic is not None or context.store.queues_problem:
         return
     if not isinstance(queues, RocksdbConsumeQueues):
@@ -494,49 +483,34 @@ def may_have_none(context: VerifyContext, queue: QueueId) -> bool:
     return lmq and options_of(context.store.layout).multi_dispatch.is_guess
 
 
-class QueueBounds:
-    """First and next queue offset of each queue, for use after the pass over the log."""
-
-    def __init__(self, context: VerifyContext) -> None:
-        self._context = context
-        self._found: dict[QueueId, tuple[int, int] | None] = {}
-
-    @cached_property
-    def _batches(self) -> dict[QueueId, str]:
-        found = queue_directories(self._context.store.layout.batch_consume_queue)
-        return {QueueId(queue.topic, queue.queue_id): queue.path for queue in found}
-
-    def of(self, queue: QueueId) -> tuple[int, int] | None:
-        """Return (first, next) queue offset, None for a queue without any trace. Raise Unreadable."""
-        if queue not in self._found:
-            self._found[queue] = self._of(queue)
-        return self._found[queue]
-
-    def _of(self, queue: QueueId) -> tuple[int, int] | None:
-        log = self._context.log
-        bounds = self._in_files(queue)
-        if queue in log.next_offset:
-            first, end = log.first_offset[queue], log.next_offset[queue]
-            bounds = (first, end) if bounds is None else (min(bounds[0], first), max(bounds[1], end))
-        return bounds
-
-    def _in_files(self, queue: QueueId) -> tuple[int, int] | None:
-        if queue in self._batches:
-            files = stream_of(self._context.store.layout, self._batches[queue])
-            with BatchConsumeQueue(queue.topic, queue.queue_id, files) as batches:
-                ends = batches.summary(self._context.log.start)
-                return ends.min_offset, ends.max_offset
-        check = queues_of(self._context).checks.get(queue)
-        if check is not None and check.bounds is not None:
-            return check.bounds
-        queues = self._context.store.queues
-        if all(found.queue_id != queue.queue_id for found in queues.of_topic(queue.topic)):
-            return None
-        with queues.open(queue.topic, queue.queue_id) as opened:
-            summary = opened.summary(self._context.log.start)
-            return summary.min_offset, summary.max_offset
+def queue_bounds(context: VerifyContext, queue: QueueId) -> tuple[int, int] | None:
+    """Return the (first, next) offset of a queue after the pass over the log, None for a queue without any trace; found
+    once per run. Raise Unreadable.
+    """
+    return context.kept(("queue bounds", queue), lambda: _bounds_of(context, queue))
 
 
-def queue_bounds(context: VerifyContext) -> QueueBounds:
-    """Return the bounds of queues of this run."""
-    return context.kept("queue bounds", lambda: QueueBounds(context))
+def _bounds_of(context: VerifyContext, queue: QueueId) -> tuple[int, int] | None:
+    log, bounds = context.log, _bounds_in_files(context, queue)
+    if queue in log.next_offset:
+        first, end = log.first_offset[queue], log.next_offset[queue]
+        bounds = (first, end) if bounds is None else (min(bounds[0], first), max(bounds[1], end))
+    return bounds
+
+
+def _bounds_in_files(context: VerifyContext, queue: QueueId) -> tuple[int, int] | None:
+    layout, queues = context.store.layout, context.store.queues
+    found = queue_directories(layout.batch_consume_queue)
+    batches = context.kept("batch queues", lambda: {QueueId(d.topic, d.queue_id): d.path for d in found})
+    if queue in batches:
+        with BatchConsumeQueue(*queue, stream_of(layout, batches[queue])) as of_batches:
+            ends = of_batches.summary(context.log.start)
+            return ends.min_offset, ends.max_offset
+    check = queues_of(context).checks.get(queue)
+    if check is not None and check.bounds is not None:
+        return check.bounds
+    if all(found.queue_id != queue.queue_id for found in queues.of_topic(queue.topic)):
+        return None
+    with queues.open(*queue) as opened:
+        summary = opened.summary(context.log.start)
+        return summary.min_offset, summary.max_offset

@@ -94,7 +94,7 @@ def _resolve_batch(context: VerifyContext, reader: QueueReader, offsets: Ints, u
     wrong: dict[str, dict[int, str]] = {}
 
     def note(code: str, row: int, text: str) -> None:
-        wrong.setdefault(code, {})[row] = f"{reader.queue} unit {offsets[row]}: {text}"
+        wrong.setdefault(code, {})[row] = f": {text}"
 
     for row in np.flatnonzero(~there & ~gone).tolist():
         note("I-062", row, f"no record begins at {positions[row]}")
@@ -104,11 +104,7 @@ def _resolve_batch(context: VerifyContext, reader: QueueReader, offsets: Ints, u
             note(code, row, text)
     for code, texts in wrong.items():
         rows = np.array(sorted(texts), np.int64)
-        _report(context, reader, code, offsets[rows], [texts[row] for row in rows.tolist()])
-
-
-def _report(context: VerifyContext, reader: QueueReader, code: str, offsets: Ints, texts: list[str]) -> None:
-    reader.report(context.findings, code, offsets, lambda row: texts[row])
+        reader.report(context.findings, code, offsets[rows], [texts[row] for row in rows.tolist()].__getitem__)
 
 
 class _UnitRecords:
@@ -329,14 +325,8 @@ class QueuePass:
         wrong = filled & (np.cumsum(in_log) + self._in_log > 0)
         if files:
             wrong |= filled & (np.cumsum(real) + self.real == 0) & (offsets * UNIT_BYTES >= files[0].end)
-        rows = offsets[wrong]
-        queue = self._check.queue
-        self._reader.report(
-            self._context.findings,
-            "I-071",
-            rows,
-            lambda row: f"{queue} unit {rows[row]} is a pre-fill unit, but not at the front of the queue",
-        )
+        text = " is a pre-fill unit, but not at the front of the queue"
+        self._reader.report(self._context.findings, "I-071", offsets[wrong], text)
 
     def _check_order(self, offsets: Ints, positions: Ints, live: Flags) -> None:
         """Check that positions rise (I-066); a unit before the log behind one in the log hides others (I-068)."""
@@ -345,29 +335,19 @@ class QueuePass:
             return
         where = positions[rows]
         before = np.append(np.int64(self._last_position), where[:-1])
-        queue, start = self._check.queue, self._log_start
         wrong = where <= before
-        fallen = offsets[rows[wrong]]
-        pairs = np.stack([where[wrong], before[wrong]], axis=1)
+        names, last = where[wrong], before[wrong]
         self._reader.report(
             self._context.findings,
             "I-066",
-            fallen,
-            lambda row: (
-                f"{queue} unit {fallen[row]} names {pairs[row][0]}, the one before it {pairs[row][1]}: units must rise"
-            ),
+            offsets[rows[wrong]],
+            lambda row: f" names {names[row]}, the one before it {last[row]}: units must rise",
         )
-        inside = where >= start
+        inside = where >= self._log_start
         seen = np.append(np.bool_(self._in_log), inside[:-1])
         hiding = offsets[rows[~inside & np.logical_or.accumulate(seen)]]
-        self._reader.report(
-            self._context.findings,
-            "I-068",
-            hiding,
-            lambda row: (
-                f"{queue} unit {hiding[row]} names a place before the log's start {start}, units before it do not"
-            ),
-        )
+        text = f" names a place before the log's start {self._log_start}, units before it do not"
+        self._reader.report(self._context.findings, "I-068", hiding, text)
         self._in_log = self._in_log or bool(inside.any())
         self._last_position = int(where[-1])
 
@@ -418,7 +398,6 @@ def _report_no_queue(context: VerifyContext, queues: QueueStates, check: QueueCh
     if context.crashed and bool((positions >= queues.dispatched_to(check.queue)).all()):
         more = {"severity": Severity.INFO, "unclean": True}
         text += ", not dispatched yet"
-    topic, queue_id = check.queue
     if not check.reader.exists and may_have_none(context, check.queue):
         if _was_numbered(context, check.queue, int(positions[0])):
             text += f"; these options of the broker say where the queue is: {_WHERE_LMQS_ARE}"
@@ -426,8 +405,7 @@ def _report_no_queue(context: VerifyContext, queues: QueueStates, check: QueueCh
         else:
             more = {"severity": Severity.WARNING}
             text += "; if the broker has enableMultiDispatch=false, say so with --set"
-    more |= {"count": count, "topic": topic, "queue_id": queue_id}
-    context.findings.add("I-070", check.reader.directory, text, **more)
+    context.findings.add("I-070", check.reader.directory, text, count=count, **check.queue._asdict(), **more)
 
 
 _WHERE_LMQS_ARE = (
@@ -478,13 +456,7 @@ def report_ends(context: VerifyContext, queues: QueueStates, check: QueueCheck, 
         why = "the queue keeps its last file" if only else "a broker deletes it at its next cleaning"
         known = only and not directories_without_files(context.store.layout)
         gone = "are expired" if known else "lie before the log"
-        _add(context, check, "I-085", file.path, f"all records of this file {gone}: {why}")
-
-
-def _add(context: VerifyContext, check: QueueCheck, code: str, path: str, text: str, **more: Any) -> None:
-    topic, queue_id = check.queue
-    text = f"{check.queue}: {text}"
-    context.findings.add(code, path, text, topic=topic, queue_id=queue_id, **more)
+        context.queue_finding("I-085", check.queue, file.path, f"all records of this file {gone}: {why}")
 
 
 def _report_dead_units(context: VerifyContext, check: QueueCheck, seen: QueuePass) -> None:
@@ -549,10 +521,10 @@ def _report_no_message(context: VerifyContext, check: QueueCheck, seen: QueuePas
         return
     if seen.ends_pre_filled and seen.real:
         path = files[-1].path
-        _add(context, check, "I-087", path, "its last unit is a pre-fill unit, not a message")
+        context.queue_finding("I-087", check.queue, path, "its last unit is a pre-fill unit, not a message")
     elif seen.ends_pre_filled:
-        _add(context, check, "I-072", files[0].path, "it has only pre-fill units")
-        _add(context, check, "I-087", files[0].path, "its last unit is a pre-fill unit, not a message")
+        context.queue_finding("I-072", check.queue, files[0].path, "it has only pre-fill units")
+        context.queue_finding("I-087", check.queue, files[0].path, "its last unit is a pre-fill unit, not a message")
     elif not seen.real:
         text, more = "its files hold no valid unit", {}
         rules = context.profile.queues
@@ -560,10 +532,10 @@ def _report_no_message(context: VerifyContext, check: QueueCheck, seen: QueuePas
         if refuses and not context.crashed and context.log.dispatched < context.log.end:
             text += "; queues are behind the log, so a 5.1 broker does not start (B16)"
             more["severity"] = Severity.FATAL
-        _add(context, check, "I-086", check.reader.directory, text, **more)
+        context.queue_finding("I-086", check.queue, check.reader.directory, text, **more)
     elif seen.live_end < 0 and (seen.beyond or seen.behind):
         text = "all its units are dead, as after a cut of the log"
-        _add(context, check, "I-086", check.reader.directory, text, severity=Severity.INFO)
+        context.queue_finding("I-086", check.queue, check.reader.directory, text, severity=Severity.INFO)
 
 
 def _check_max_offset(context: VerifyContext, queues: QueueStates, check: QueueCheck, seen: QueuePass) -> None:
@@ -576,7 +548,7 @@ def _check_max_offset(context: VerifyContext, queues: QueueStates, check: QueueC
     path, offset = check.reader.place(max(end - 1, 0))
     if end > wanted:
         text = f"it ends at {end}, but its last message in the log is {wanted - 1}"
-        _add(context, check, "I-075", path, text, offset=offset)
+        context.queue_finding("I-075", check.queue, path, text, offset=offset)
     elif end < wanted:
         text = f"it ends at {end}, but the log has messages up to {wanted - 1}"
         behind = [m for m in check.missing if m.first + m.count > end]
@@ -585,7 +557,7 @@ def _check_max_offset(context: VerifyContext, queues: QueueStates, check: QueueC
         if behind and all(is_late(context, m, dispatched) for m in behind):
             more = {"severity": Severity.INFO, "unclean": not context.live}
             text += ": not dispatched yet"
-        _add(context, check, "I-075", path, text, offset=offset, **more)
+        context.queue_finding("I-075", check.queue, path, text, offset=offset, **more)
     elif ahead > wanted:
         text = f"dead units follow its end {wanted}, up to {ahead - 1}"
-        _add(context, check, "I-075", path, text, offset=offset, severity=Severity.INFO)
+        context.queue_finding("I-075", check.queue, path, text, offset=offset, severity=Severity.INFO)

@@ -10,9 +10,9 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property, wraps
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ...formats import message_properties as names
 from ...formats.derive.ragged import Bytes, Flags, Ints, Ragged, Structs
@@ -28,7 +28,6 @@ from ..counted import counted
 from ..disk.checkpoint import TimerCheck, read_timer_check
 from ..disk.compressed import read_regular
 from ..disk.file_queue import MappedFile, MappedFileQueue
-from ..disk.lock import stream_of
 from ..findings.catalogue import Severity
 from ..log.message import tombstones
 from ..timer.read import (
@@ -39,13 +38,14 @@ from ..timer.read import (
     TimerUnits,
     is_filed_again,
     is_kind,
+    open_timer_log,
     timer_log,
     timer_wheel,
     wheel_at_rest,
     wheel_bytes,
 )
 from ..timer.wheel import Ticks
-from .context import Mergeable, Records, VerifyContext, need_whole
+from .context import Records, VerifyContext, collected, need_whole
 from .register import Once, after, of_records
 
 _KEY = "timer records"
@@ -77,17 +77,6 @@ class TimerColumns(Rows):
         return rows_of(self.position, positions)
 
 
-@dataclass
-class _TimerRecords(Mergeable):
-    """The columns of the batches so far."""
-
-    columns: list[TimerColumns] = field(default_factory=list)
-
-    def merge(self, context: VerifyContext, exported: _TimerRecords) -> None:
-        """Append the columns of the part."""
-        self.columns += exported.columns
-
-
 @of_records("I-133")
 def note_timer_records(context: VerifyContext, records: Records) -> None:
     """Keep the columns of records of the timer topic."""
@@ -102,11 +91,10 @@ def note_timer_records(context: VerifyContext, records: Records) -> None:
     cancels = items.find(names.TIMER_DEL_UNIQKEY)
     topic_hash, name = java_hash_column(topic), java_hash_column(key).view(np.uint32)
     if compared_by(context.store) == BY_TOPIC:
-        shift = _power(np.maximum(key.length, 0))
+        shift = np.power(_HASH_BASE, np.maximum(key.length, 0).astype(np.uint32))
         name = (topic_hash.view(np.uint32) * _HASH_BASE + _BETWEEN) * shift + name
     size, queue_offset, time = (batch.columns.ints(n).astype(np.int64) for n in _STORED)
-    parts = context.kept(_KEY, _TimerRecords)
-    parts.columns.append(
+    collected(context, _KEY).append(
         TimerColumns(
             batch.position.copy(),
             size,
@@ -134,20 +122,10 @@ _STORED = ("total_size", "queue_offset", "store_timestamp")
 
 def timer_columns(context: VerifyContext) -> TimerColumns:
     """Return the columns of all records, after the log has been read."""
-    parts = context.kept(_KEY, _TimerRecords)
-    parts.columns = [TimerColumns.concat(parts.columns)]
-    return parts.columns[0]
-
-
-def _power(exponent: Ints) -> npt.NDArray[np.uint32]:
-    """Return the base of Java's string hash to these powers, modulo 2^32."""
-    found = np.ones(len(exponent), np.uint32)
-    square, bits = _HASH_BASE, exponent.copy()
-    with np.errstate(over="ignore"):
-        while bits.any():
-            found = np.where(bits & 1, found * square, found).astype(np.uint32)
-            square, bits = np.uint32(int(square) ** 2 & 0xFFFFFFFF), bits >> 1
-    return found
+    parts = collected(context, _KEY)
+    parts[:] = [TimerColumns.concat(parts)]
+    joined: TimerColumns = parts[0]
+    return joined
 
 
 @dataclass
@@ -167,6 +145,12 @@ class TimerLog:
     def file_of(self, position: int) -> MappedFile | None:
         """Return the file that has the position."""
         return next((file for file in self.files if file.start <= position < file.end), None)
+
+    def place(self, position: int) -> tuple[str, dict[str, Any]]:
+        """Return the file of an entry, and the bytes of it."""
+        file = self.file_of(position)
+        assert file is not None
+        return file.path, {"offset": position - file.start, "length": UNIT_BYTES}
 
     def aligned(self, positions: Ints) -> Flags:
         """Return which positions are on a unit boundary of their file, or in no file: bool[n]."""
@@ -240,9 +224,7 @@ class TimerFiles:
 
     def open_log(self) -> MappedFileQueue:
         """Open the files of the timer log. Raise Unreadable."""
-        size, origin = self._layout.broker_config.size("mappedFileSizeTimerLog")
-        file_bytes = size if origin != "default" else None
-        return stream_of(self._layout, self._layout.timer_log, file_bytes, told=True)
+        return open_timer_log(self._layout)
 
     def content(self, path: str) -> Bytes | FileBytes:
         """Return the bytes of a file, to be read by slices. Raise Unreadable."""
@@ -353,28 +335,22 @@ def entries_are_well_formed(context: VerifyContext) -> None:
     log = timer_files(context).log
     entries = log.entries
     link = (entries.previous >= entries.position) | (entries.previous < NOWHERE)
-    for file, rows in _by_file(log):
-        mine = entries.take(rows)
-        wrong = link[rows]
-        starts = mine.position - file.start
+    reserved = (entries.reserved != 0) & ~link
 
-        def of_link(row: int, mine: TimerEntries = mine) -> str:
-            place, previous = mine.position[row], mine.previous[row]
-            return f"entry at {place}: its link leads to {previous}, which is not before it"
+    def of_link(row: int) -> str:
+        place, previous = entries.position[row], entries.previous[row]
+        return f"entry at {place}: its link leads to {previous}, which is not before it"
 
-        def of_reserved(row: int, mine: TimerEntries = mine) -> str:
-            return f"entry at {mine.position[row]}: {mine.reserved[row]} in a field that is always 0"
+    def of_reserved(row: int) -> str:
+        return f"entry at {entries.position[row]}: {entries.reserved[row]} in a field that is always 0"
 
-        def of_magic(row: int, mine: TimerEntries = mine) -> str:
-            text = "which no broker writes: brokers use only its bits for roll and cancel"
-            return f"entry at {mine.position[row]}: its magic is {mine.magic[row]}, {text}"
+    def of_magic(row: int) -> str:
+        text = "which no broker writes: brokers use only its bits for roll and cancel"
+        return f"entry at {entries.position[row]}: its magic is {entries.magic[row]}, {text}"
 
-        add = context.findings.add_rows
-        add("I-127", file.path, wrong, starts, starts + UNIT_BYTES, of_link)
-        odd = (mine.reserved != 0) & ~wrong
-        add("I-127", file.path, odd, starts, starts + UNIT_BYTES, of_reserved)
-        odd = ~is_kind(mine.magic) & ~odd & ~wrong
-        add("I-127", file.path, odd, starts, starts + UNIT_BYTES, of_magic, severity=Severity.WARNING)
+    _report(context, log, "I-127", link, of_link)
+    _report(context, log, "I-127", reserved, of_reserved)
+    _report(context, log, "I-127", ~is_kind(entries.magic) & ~reserved & ~link, of_magic, Severity.WARNING)
     for item in log.ranges:
         found = log.file_of(item.position)
         if item.kind == "damage" and found is not None and _has_wrong_magic(found, item):
@@ -382,17 +358,6 @@ def entries_are_well_formed(context: VerifyContext) -> None:
             text = f"entry at {item.position}: its magic is not between 0 and {MAGIC_MAX}"
             text += "; a start that reads it cuts the timer log there"
             context.findings.add("I-127", found.path, text, offset=offset, length=item.size)
-
-
-def _by_file(log: TimerLog) -> list[tuple[MappedFile, slice]]:
-    """Return the rows of the entries of each file."""
-    position = log.entries.position
-    found = []
-    for file in log.files:
-        begin, end = np.searchsorted(position, [file.start, file.end])
-        if end > begin:
-            found.append((file, slice(int(begin), int(end))))
-    return found
 
 
 @of_timer("I-128", "I-129")
@@ -459,34 +424,20 @@ def _report(
     message: Callable[[int], str],
     severity: Severity | None = None,
 ) -> None:
-    """Add findings about entries, file by file."""
-    for file, rows in _by_file(log):
-        starts = log.entries.position[rows] - file.start
-
-        def message_of(row: int, base: int = rows.start) -> str:
-            return message(base + row)
-
-        context.findings.add_rows(
-            code,
-            file.path,
-            wrong[rows],
-            starts,
-            starts + UNIT_BYTES,
-            message_of,
-            severity=severity,
-            repair=_LOOK if severity is Severity.INFO else None,
-        )
+    """Add findings about entries."""
+    begins, repair = log.entries.position, _LOOK if severity is Severity.INFO else None
+    ends = begins + UNIT_BYTES
+    context.file_rows(code, log.files, wrong, begins, ends, message, severity=severity, repair=repair)
 
 
 @of_timer("I-135")
 def the_log_is_expired_with_its_records(context: VerifyContext) -> None:
     """Check that the first file of the timer log is deleted when the log has none of its records any more."""
     log = timer_files(context).log
-    rows = _by_file(log)
-    if not rows or len(log.files) < 2:
+    if len(log.files) < 2:
         return
-    file, mine = rows[0]
-    last = int(log.entries.offset_py[mine][-1])
-    if file is log.files[0] and 0 <= last < context.log.start:
+    file = log.files[0]
+    named = log.entries.offset_py[log.entries.position < file.end]
+    if len(named) and 0 <= (last := int(named[-1])) < context.log.start:
         text = f"its last entry names {last}, but the log begins at {context.log.start}"
         context.findings.add("I-135", file.path, text)

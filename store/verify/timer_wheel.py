@@ -5,7 +5,6 @@ How far the timer has come: timercheck, the queue, the counts (I-130 … I-136).
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,15 +13,13 @@ import numpy as np
 
 from ...formats import timer_metrics, transaction_metrics
 from ...formats.derive.ragged import Flags, Ints
-from ...formats.timer_log import UNIT_BYTES
 from ...formats.timer_wheel import FILE_BYTES, SLOT_BYTES, SLOTS
 from ..broker.snapshot import QueueId
 from ..broker.system_topics import TIMER_TOPIC
 from ..counted import counted
-from ..errors import Missing
 from ..findings.catalogue import Severity
 from ..search.store import silent
-from ..settings.read import read_config_file
+from ..settings.read import read_if_there
 from ..settings.rocksdb import TimersKept
 from ..timer.read import NO_NUMBER, NOWHERE, ByTick, follow, is_in_place
 from .context import VerifyContext
@@ -41,7 +38,7 @@ def the_wheel_has_its_length(context: VerifyContext) -> None:
     size = files.wheel_bytes
     if size not in (0, FILE_BYTES):
         text = f"{counted(size, 'byte')}, not {FILE_BYTES}: a broker does not start"
-        context.findings.add("I-120", os.fspath(files.wheel_path), text)
+        context.findings.add("I-120", files.wheel_path, text)
 
 
 @of_timer("I-121")
@@ -225,12 +222,9 @@ def _report_outside(context: VerifyContext, rows: Flags, why: str, **more: Any) 
         return
     log = timer_files(context).log
     first = int(log.entries.position[rows][0])
-    file = log.file_of(first)
-    assert file is not None
+    path, place = log.place(first)
     text = f"the entry at {first} is in no chain; it lies behind the flushed position of timercheck: {why}"
-    context.findings.add(
-        "I-123", file.path, text, offset=first - file.start, length=UNIT_BYTES, count=int(rows.sum()), **more
-    )
+    context.findings.add("I-123", path, text, count=int(rows.sum()), **place, **more)
 
 
 class Counts(NamedTuple):
@@ -273,7 +267,7 @@ def slots_count_their_entries(context: VerifyContext) -> None:
 
     _report(context, "I-125", slots, wrong & ~usual, message)
     text = ": a start after a crash leaves it so"
-    _report(context, "I-125", slots, wrong & usual, lambda row: message(row) + text, Severity.INFO, repair="")
+    _report(context, "I-125", slots, wrong & usual, lambda row: message(row) + text, severity=Severity.INFO, repair="")
 
 
 @of_timer("I-137")
@@ -298,35 +292,19 @@ def no_message_waits_twice(context: VerifyContext) -> None:
     ):
         if not rows.any():
             continue
-        position = int(waits.position[rows][0])
-        file = files.log.file_of(position)
-        assert file is not None
-        context.findings.add(
-            "I-137",
-            file.path,
-            f"the message at {waits.offset_py[rows][0]} waits in more than one entry and is delivered twice{why}",
-            offset=position - file.start,
-            length=UNIT_BYTES,
-            count=int(rows.sum()),
-            severity=severity,
-            repair=repair,
-        )
+        path, place = files.log.place(int(waits.position[rows][0]))
+        text = f"the message at {waits.offset_py[rows][0]} waits in more than one entry and is delivered twice{why}"
+        place["count"] = int(rows.sum())
+        context.findings.add("I-137", path, text, severity=severity, repair=repair, **place)
 
 
 def _report(
-    context: VerifyContext,
-    code: str,
-    slots: Slots,
-    wrong: Flags,
-    message: Callable[[int], str],
-    severity: Severity | None = None,
-    repair: str | None = None,
+    context: VerifyContext, code: str, slots: Slots, wrong: Flags, message: Callable[[int], str], **more: Any
 ) -> None:
     """Add findings about slots, by the bytes of the wheel."""
     starts = slots.number * SLOT_BYTES
-    path = os.fspath(timer_files(context).wheel_path)
-    ends = starts + SLOT_BYTES
-    context.findings.add_rows(code, path, wrong, starts, ends, message, severity=severity, repair=repair)
+    path = timer_files(context).wheel_path
+    context.findings.add_rows(code, path, wrong, starts, starts + SLOT_BYTES, message, **more)
 
 
 _QUEUE = QueueId(TIMER_TOPIC, 0)
@@ -339,7 +317,7 @@ def the_flushed_position_is_in_the_log(context: VerifyContext) -> None:
     position = files.check.last_timer_log_flush_pos
     log = files.log
     ends = {log.end, *(file.end for file in log.files if file.start < log.end <= file.end)}
-    path = os.fspath(files.check_path)
+    path = files.check_path
     if position < 0 or (position > log.end and position not in ends):
         were = counted(position, "byte of the timer log was", "bytes of the timer log were")
         text = f"its flushed position says that {were} on the disk, but "
@@ -359,7 +337,7 @@ def the_queue_is_not_overtaken(context: VerifyContext) -> None:
     if (kept := _in_database(context)) is not None:
         _report_read_again(context, kept)
         return
-    check, path = files.check, os.fspath(files.check_path)
+    check, path = files.check, files.check_path
     if not files.there:
         count = len(timer_columns(context).position)
         if count:
@@ -368,7 +346,7 @@ def the_queue_is_not_overtaken(context: VerifyContext) -> None:
             text += " again, and delivers again the messages due since then, as far as the wheel reaches back"
             context.findings.add("I-131", path, text, severity=Severity.WARNING, repair="")
         return
-    bounds = queue_bounds(context).of(_QUEUE)
+    bounds = queue_bounds(context, _QUEUE)
     end = bounds[1] if bounds is not None else 0
     offsets = {
         "last_timer_queue_offset": check.last_timer_queue_offset,
@@ -406,14 +384,14 @@ def _report_read_again(context: VerifyContext, kept: TimersKept) -> None:
         rows = counted(len(kept.due_ms), "timer")
         text = f"it has {rows} but no offset in the queue of the timer topic: a start reads the whole queue again, and"
         text += " delivers again the messages that wait, were delivered or were cancelled"
-        context.findings.add("I-131", os.fspath(context.store.layout.rocksdb_store), text, repair="")
+        context.findings.add("I-131", context.store.layout.rocksdb_store, text, repair="")
 
 
 @of_timer("I-132")
 def the_time_read_is_past(context: VerifyContext) -> None:
     """Check that the timer has not read into the future, and that it has read whole ticks."""
     files = timer_files(context)
-    read_ms, path = files.check.last_read_time_ms, os.fspath(files.check_path)
+    read_ms, path = files.check.last_read_time_ms, files.check_path
     if read_ms > context.now_ms + files.ticks.precision_ms:
         ahead = read_ms - context.now_ms
         text = f"last_read_time_ms is {read_ms}, {ahead} ms in the future: messages due before that time are lost"
@@ -468,17 +446,9 @@ def _report_missing(context: VerifyContext, records: TimerColumns, missing: Flag
         return
     row = int(rows[0])
     gone = "" if timer_files(context).wheel_bytes else "the timer wheel is missing: "
-    text = f"{gone}the message at {records.position[row]}, due at {records.out_ms[row]},"
-    text += " is in no chain"
-    context.findings.add(
-        "I-133",
-        os.fspath(timer_files(context).wheel_path),
-        text + (why or ": it is never delivered"),
-        count=len(rows),
-        topic=_QUEUE.topic,
-        queue_id=_QUEUE.queue_id,
-        **more,
-    )
+    text = f"{gone}the message at {records.position[row]}, due at {records.out_ms[row]}, is in no chain"
+    path, text = timer_files(context).wheel_path, text + (why or ": it is never delivered")
+    context.findings.add("I-133", path, text, count=len(rows), **_QUEUE._asdict(), **more)
 
 
 _METRICS = {
@@ -493,14 +463,12 @@ def the_counts_can_be_read(context: VerifyContext) -> None:
     for name, member in _METRICS.items():
         path = context.store.layout.config / name
         for text in _wrong_counts(path, member, signed=name == transaction_metrics.FILE):
-            context.findings.add("I-134", os.fspath(path), text)
+            context.findings.add("I-134", path, text)
 
 
 def _wrong_counts(path: Path, member: str, *, signed: bool) -> list[str]:
-    kind = "timer-metrics" if not signed else "transaction-metrics"
-    try:
-        file = read_config_file(path, kind)
-    except Missing:
+    file = read_if_there(path, "timer-metrics" if not signed else "transaction-metrics")
+    if file is None:
         return []
     if file.problem is not None:
         return [f"cannot be read: {file.problem.reason}"]

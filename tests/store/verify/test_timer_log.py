@@ -16,7 +16,7 @@ from mqstore.store.findings.findings import Finding
 from mqstore.store.search.store import StoreReader
 from mqstore.store.verify.context import Scope, VerifyContext
 from mqstore.store.verify.run import verify
-from mqstore.store.verify.timer_log import TimerLog, _power, timer_files
+from mqstore.store.verify.timer_log import _HASH_BASE, TimerLog, timer_files
 
 from ...stores import unpack
 from .mutations import NOW_MS, copied, original
@@ -28,7 +28,7 @@ def test_a_hash_behind_a_text(texts: list[str], front: str) -> None:
     """The hash of a text behind another is the other's times that power, and its own."""
     units = np.array([len(text.encode("utf-16-be", "surrogatepass")) // 2 for text in texts], np.int64)
     with np.errstate(over="ignore"):
-        found = np.array([java_hash(front)], np.int64).astype(np.uint32) * _power(units)
+        found = np.array([java_hash(front)], np.int64).astype(np.uint32) * np.power(_HASH_BASE, units.astype(np.uint32))
         found += np.array([java_hash(text) for text in texts], np.int64).astype(np.uint32)
     assert found.view(np.int32).tolist() == [java_hash(front + text) for text in texts]
 
