@@ -189,20 +189,20 @@ def asks_dispatch(context: VerifyContext) -> bool:
     return not context.groups <= LOG_GROUPS
 
 
-def wants_crc(context: VerifyContext, groups: frozenset[str]) -> bool:
+def wants_crc(context: VerifyContext) -> bool:
     """Return whether bodies are compared with their checksums."""
-    return "commit_log" in groups and not context.scope.quick
+    return "commit_log" in context.groups and not context.scope.quick
 
 
-def wants_proof(context: VerifyContext, groups: frozenset[str]) -> bool:
+def wants_proof(context: VerifyContext) -> bool:
     """Return whether a start is predicted after the pass and can use what the pass finds in order.
 
     A run that continues has not seen the beginning of the log: then the prediction reads the log itself.
     """
     if context.scope.start is not None:
         return False
-    asked = context.scope.proof or (GROUP in groups and not why_not(context))
-    return asked and wants_crc(context, groups) and not context.live
+    asked = context.scope.proof or (GROUP in context.groups and not why_not(context))
+    return asked and wants_crc(context) and not context.live
 
 
 def read(
@@ -234,25 +234,23 @@ def read(
 
 
 class LogPass:
-    """Hands the items of the pass over the log to the checks of some groups.
+    """Hands the items of the pass over the log to the checks of a run.
 
     of_log_alone: no check needs what records add to queues and index.
     """
 
-    def __init__(self, context: VerifyContext, groups: frozenset[str]) -> None:
-        self.of_log_alone = groups <= LOG_GROUPS
+    def __init__(self, context: VerifyContext) -> None:
+        self.of_log_alone = not asks_dispatch(context)
         self._context = context
         self._covered = covered_of(context)
-        self._proof = (
-            context.kept(ProofOfLog, partial(ProofOfLog.fresh, context)) if wants_proof(context, groups) else None
-        )
+        self._proof = context.kept(ProofOfLog, partial(ProofOfLog.fresh, context)) if wants_proof(context) else None
         watch = context.scope.watch
         self._watcher = None if watch is None else context.kept(watch, partial(watch.fresh, context))
         moments = (CHECKS.records, CHECKS.stale, CHECKS.messages, CHECKS.extents)
         self._records, self._stale, self._messages, self._extents = (
-            RepeatedChecks(context, moment, checks_of(moment, groups)) for moment in moments
+            RepeatedChecks(context, moment, checks_of(moment, context.groups)) for moment in moments
         )
-        self._settled = checks_of(CHECKS.settled, groups)
+        self._settled = checks_of(CHECKS.settled, context.groups)
 
     def run(self, items: Iterable[Batch | Extent], progress: Callable[[int], None] | None) -> None:
         """Take all items, without what records add to queues and index."""

@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from ..audit.messages import Messages
 from ..broker.dispatch import Dispatched
@@ -26,7 +26,7 @@ from ..start.queue_stores import queue_begins
 from . import log_pass
 from .context import CACHES, LogFacts, Mergeable, VerifyContext
 from .log_chain import chain_of
-from .log_pass import LOG_GROUPS, LogPass, ReadRange, is_ended, read, scan, wants_crc
+from .log_pass import LogPass, ReadRange, asks_dispatch, is_ended, read, scan, wants_crc
 from .queue_state import queues_of
 
 GROUPS_BESIDE = frozenset({"commit_log"})
@@ -100,7 +100,6 @@ class _Work(NamedTuple):
     """
 
     context: VerifyContext
-    groups: frozenset[str]
     begin: int
     stop: int | None
     last: bool
@@ -152,8 +151,8 @@ class _Work(NamedTuple):
         scope = parent.scope._replace(max_duration_s=None)
         with StoreReader(parent.store.layout) as store:
             context = VerifyContext(store, scope, parent.now_ms, changing=parent.live, behind=begin)
-            crc = wants_crc(context, self.groups)
-            read(context, _PartPass(context, self.groups), scan(context, begin, stop, crc=crc))
+            crc = wants_crc(context)
+            read(context, _PartPass(context), scan(context, begin, stop, crc=crc))
             for key, state in context.states().items():
                 if isinstance(state, Mergeable):
                     states[key] = type(state), state.export()
@@ -165,7 +164,7 @@ class _Work(NamedTuple):
         return [PartResult(begin, end, last, context.log, states)]
 
 
-class Beside:
+class Beside(ExitStack):
     """The other processes, as a context manager that ends them.
 
     context: the run that reads from the start, over the only one of `parts`. looked_at: results that other runs
@@ -173,37 +172,25 @@ class Beside:
     """
 
     def __init__(
-        self,
-        context: VerifyContext,
-        groups: frozenset[str],
-        parts: list[ReadRange],
-        jobs: int,
-        looked_at: Sequence[PartResult] = (),
+        self, context: VerifyContext, parts: list[ReadRange], jobs: int, looked_at: Sequence[PartResult] = ()
     ) -> None:
+        super().__init__()
         self._context = context
-        self._crc = wants_crc(context, groups)
+        self._crc = wants_crc(context)
         self._part = parts[0]
         self._results = {result.begin: result for result in looked_at}
-        self._begins = sorted(self._results) or _begins(context, groups, parts, jobs)
+        self._begins = sorted(self._results) or _begins(context, parts, jobs)
         self._met: PartResult | None = None
-        self._stack = ExitStack()
         self._children: list[tuple[int, Forked[list[PartResult]]]] = []
         if not looked_at:
-            if self._begins and not groups <= LOG_GROUPS:
+            if self._begins and asks_dispatch(context):
                 queue_begins(context.store.layout)  # read TTLs once, not in each child
-            for work in _works(context, groups, self._part, self._begins):
-                forked = self._stack.enter_context(Forked(work.run))
-                self._children.append((work.begin, forked))
+            for work in _works(context, self._part, self._begins):
+                self._children.append((work.begin, self.enter_context(Forked(work.run))))
 
     def __bool__(self) -> bool:
         """Return whether there are parts of other processes."""
         return bool(self._begins)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
 
     def run(self, log_pass: LogPass, progress: Callable[[int], None] | None) -> None:
         """Read what no other process has found in order, and merge the other parts."""
@@ -267,15 +254,13 @@ class Beside:
         self._context.log.merge(result.log)
 
 
-def look(
-    context: VerifyContext, groups: frozenset[str], parts: list[ReadRange], number: int, jobs: int
-) -> list[PartResult]:
+def look(context: VerifyContext, parts: list[ReadRange], number: int, jobs: int) -> list[PartResult]:
     """Return the results of one of `jobs` runs, `number` counted from 0, for a later run that merges all of them.
 
     Empty if there is no such part. Raise Unreadable.
     """
-    begins = _begins(context, groups, parts, jobs + 1, log_pass.CUT_BYTES)
-    works = _works(context, groups, parts[0], begins) if begins else []
+    begins = _begins(context, parts, jobs + 1, log_pass.CUT_BYTES)
+    works = _works(context, parts[0], begins) if begins else []
     return works[number].look() if number < len(works) else []
 
 
@@ -286,17 +271,15 @@ def has_parts(store: StoreReader) -> bool:
     return not (layout.dledger or layout.rocksdb_queues or compressed)
 
 
-def _works(context: VerifyContext, groups: frozenset[str], part: ReadRange, begins: list[int]) -> list[_Work]:
+def _works(context: VerifyContext, part: ReadRange, begins: list[int]) -> list[_Work]:
     stops = [*begins[1:], part.stop]
     return [
-        _Work(context, groups, begin, stop, number == len(begins))
+        _Work(context, begin, stop, number == len(begins))
         for number, (begin, stop) in enumerate(zip(begins, stops, strict=False), 1)
     ]
 
 
-def _begins(
-    context: VerifyContext, groups: frozenset[str], parts: list[ReadRange], jobs: int, own_bytes: int | None = None
-) -> list[int]:
+def _begins(context: VerifyContext, parts: list[ReadRange], jobs: int, own_bytes: int | None = None) -> list[int]:
     """Return where the parts of other processes begin: each at the first record behind a cut.
 
     own_bytes: size of this process's part, None for a size at which all processes end together.
@@ -306,13 +289,13 @@ def _begins(
     odd = not has_parts(store) or store.rate_bytes is not None  # several processes would read more
     whole = len(parts) == 1 and scope.start is None and not scope.quick
     whole = whole and scope.sample_percent is None  # a sample may begin inside a record
-    if jobs < 2 or odd or not whole or not files or "commit_log" not in groups:
+    if jobs < 2 or odd or not whole or not files or "commit_log" not in context.groups:
         return []
     start, stop = parts[0]
     end = files[-1].start + used_bytes(store.log, files[-1])
     end = end if stop is None else min(stop, end)
     jobs = max(1, min(jobs, (end - start) // log_pass.CUT_BYTES))
-    others = 0.0 if groups <= LOG_GROUPS else _OTHER_SHARE
+    others = _OTHER_SHARE if asks_dispatch(context) else 0.0
     own = max((1 - others * (jobs - 1)) / jobs, 1 / (4 * jobs))
     own = own if own_bytes is None else min(1.0, own_bytes / max(1, end - start))
     cuts, found = _cuts(store.log), list[int]()

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..broker.load_rules import Refusal
@@ -34,7 +35,7 @@ from ..session.journal import left_over
 from .context import NOT_CHECKED, Scope, VerifyContext, ended, going_on, never, of_unread
 from .log_pass import LogPass, ReadRange, items_of, not_asked_for, parts_of, read, wants_crc
 from .register import CHECKS, Once, checks_of, last
-from .start import forgotten, proved_of, start_beside, unfinished_change
+from .start import forgotten, proved_of, start_beside, unfinished_change, would_not_start
 from .verdict import Status, Verdict, status_of
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ def look_at(store: StoreReader, scope: Scope, number: int, jobs: int, *, now_ms:
     context, signature = VerifyContext(store, scope, now_ms), _signature(store)
     if context.live:
         return CheckedParts(signature, [])
-    return CheckedParts(signature, look(context, context.groups, parts_of(context), number, jobs))
+    return CheckedParts(signature, look(context, parts_of(context), number, jobs))
 
 
 def together(parts: Iterable[CheckedParts]) -> CheckedParts | None:
@@ -216,50 +217,47 @@ def _signature(store: StoreReader) -> list[tuple[str, int, int]]:
 
 def _run(context: VerifyContext, progress: Callable[[int], None] | None, jobs: int, done: Sequence[PartResult]) -> None:
     """Run all checks once."""
-    groups = context.groups
-    load_checks(groups)
+    load_checks(context.groups)
     parts = parts_of(context)
     if context.store.layout.rocksdb_queues:
         from .queue_state import copy_queues  # few stores have a RocksDB
 
-        copy_queues(context, groups)
+        copy_queues(context)
     if (jobs == 1 and not done) or len(parts) != 1:
-        check_groups(context, groups, partial(_read_parts, context, groups, parts, progress))
+        check_groups(context, partial(_read_parts, context, parts, progress))
         return
     from .parallel import Beside
 
-    with Beside(context, groups, parts, jobs, done) as others:
-        beside = partial(others.run, LogPass(context, groups), progress)
-        alone = partial(_read_parts, context, groups, parts, progress)
-        check_groups(context, groups, beside if others else alone)
+    with Beside(context, parts, jobs, done) as others:
+        beside = partial(others.run, LogPass(context), progress)
+        alone = partial(_read_parts, context, parts, progress)
+        check_groups(context, beside if others else alone)
 
 
-def _read_parts(
-    context: VerifyContext, groups: frozenset[str], parts: list[ReadRange], progress: Callable[[int], None] | None
-) -> None:
+def _read_parts(context: VerifyContext, parts: list[ReadRange], progress: Callable[[int], None] | None) -> None:
     """Read the log in one process."""
-    items = items_of(context, parts, crc=wants_crc(context, groups))
-    read(context, LogPass(context, groups), items, progress)
+    items = items_of(context, parts, crc=wants_crc(context))
+    read(context, LogPass(context), items, progress)
 
 
-def check_groups(context: VerifyContext, groups: frozenset[str], read_log: Callable[[], None]) -> None:
-    """Run all checks of some groups in their order. read_log: does the pass over the log."""
-    for once in checks_of(CHECKS.before, groups):
+def check_groups(context: VerifyContext, read_log: Callable[[], None]) -> None:
+    """Run all checks of the groups of a run in their order. read_log: does the pass over the log."""
+    for once in checks_of(CHECKS.before, context.groups):
         with going_on(context, _codes(CHECKS.before, once)):
             once(context)
     read_log()
-    with start_beside(context, groups):
-        _check_behind(context, groups)
+    with start_beside(context):
+        _check_behind(context)
     for once in CHECKS.last.values():
         once(context)
 
 
-def _check_behind(context: VerifyContext, groups: frozenset[str]) -> None:
+def _check_behind(context: VerifyContext) -> None:
     """Run the checks after the log."""
     late: list[str] = []
     stopped = bool(context.stopped())
     end = time.monotonic() + _GRACE_S
-    for once in checks_of(CHECKS.after, groups):
+    for once in checks_of(CHECKS.after, context.groups):
         if (stopped or context.stopped()) and time.monotonic() > end:
             late += _codes(CHECKS.after, once)
             continue
@@ -308,14 +306,13 @@ def at_first_sight(seen: Description) -> Verdict:
 
 def _of_description(seen: Description, context: VerifyContext) -> Iterator[Finding]:
     """Yield findings about what the walk over the log and the load of its files have shown."""
-    log, root = seen.log, os.fspath(seen.layout.root)
+    log, root = seen.log, seen.layout.root
     yield from unfinished_change(root, left_over(seen.layout))
     if log.damaged_ranges:
         ranges = counted(log.damaged_ranges, "range", form=",")
         size = counted(log.damaged_bytes, f"byte in {ranges} is", f"bytes in {ranges} are", form=",")
-        text = f"{size} damaged"
-        path = os.fspath(log.directories[0]) if log.directories else root
-        yield Finding.of("I-020", path, text, count=log.damaged_ranges)
+        path = log.directories[0] if log.directories else root
+        yield Finding.of("I-020", path, f"{size} damaged", count=log.damaged_ranges)
     if seen.end_is_lost and log.torn is None:
         text = f"queues name a message at {log.end:,}, where the log ends"
         text += context.again or ": that message is gone"
@@ -324,14 +321,18 @@ def _of_description(seen: Description, context: VerifyContext) -> Iterator[Findi
     if lacking and seen.exit == "clean" and log.first_store_timestamp is not None:
         who = "brokers 4.3 and 5.1 do" if seen.layout.dledger is None else "a start does"
         text = f"no message has a queue unit, but there is no abort file: {who} not look for them"
-        yield Finding.of("I-114", os.fspath(seen.layout.abort), text)
+        yield Finding.of("I-114", seen.layout.abort, text)
     if seen.restart is not None and not seen.restart.file:
-        text = f"a broker {seen.restart.version} would not start: {seen.restart.reason}"
-        yield Finding.of("I-180", root, text)
+        yield would_not_start(root, seen.restart.version, seen.restart.reason)
     if seen.exit != "running":  # a file that a broker makes has another length
         yield from _of_lengths(seen, root)
     if seen.restart is not None:  # there is a plain log
-        yield from _of_config(context, root)
+        from .config_files import config_start_of
+
+        config = config_start_of(context)
+        if config.refuses:
+            yield would_not_start(root, config.version, config.refuses)
+        yield from forgotten(root, config)
 
 
 def _topics_in_use(seen: Description, context: VerifyContext) -> None:
@@ -346,7 +347,7 @@ def _topics_in_use(seen: Description, context: VerifyContext) -> None:
     CHECKS.after["I-150"](context)
 
 
-def _of_lengths(seen: Description, root: str) -> Iterator[Finding]:
+def _of_lengths(seen: Description, root: Path) -> Iterator[Finding]:
     """Yield what keeps a plan or a timer from its work, by lengths and names of files alone."""
     from ..plan.normalize import normalize  # a run of few checks needs neither plan nor start
     from ..timer.start import load_timer
@@ -364,18 +365,7 @@ def _of_lengths(seen: Description, root: str) -> Iterator[Finding]:
     profile = profile_of(seen.generation.version)
     timer = load_timer(snapshot, profile) if profile.timer and snapshot.has_timer else None
     if isinstance(timer, Refusal):
-        text = f"a broker {profile.version} would not start: {timer.reason} ({timer.path})"
-        yield Finding.of("I-180", root, text)
-
-
-def _of_config(context: VerifyContext, root: str) -> Iterator[Finding]:
-    from .config_files import config_start_of
-
-    found = config_start_of(context)
-    if found.refuses:
-        text = f"a broker {found.version} would not start: {found.refuses}"
-        yield Finding.of("I-180", root, text)
-    yield from forgotten(root, found)
+        yield would_not_start(root, profile.version, f"{timer.reason} ({timer.path})")
 
 
 def check_topic(store: StoreReader, topic: str, queue_id: int | None = None) -> None:

@@ -9,10 +9,10 @@ verdict.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..broker.snapshot import lacks_log
@@ -116,9 +116,7 @@ class ProofOfLog(Mergeable):
     def export(self) -> _ProofExport:
         """Return what is in order of this part."""
         verified = self.done()
-        return (
-            _ProofExport([], -1, 0) if verified is None else _ProofExport(verified.items, verified.end, verified.reach)
-        )
+        return _ProofExport(verified.items, verified.end, verified.reach) if verified else _ProofExport([], -1, 0)
 
     def merge(self, context: VerifyContext, exported: _ProofExport) -> None:
         """Append what is in order of the part."""
@@ -147,16 +145,15 @@ _SMALL_BYTES = 4 << 20
 
 def findings_of_start(found: Recovery) -> Iterator[Finding]:
     """Yield what a start would do to a store that `analyze` has seen."""
-    root, worst, plan = os.fspath(found.layout.root), found.prediction, found.plan
+    root, worst, plan = found.layout.root, found.prediction, found.plan
     yield from unfinished_change(root, left_over(found.layout))
     if found.refusal is not None and not found.interrupted:
         yield Finding.of("I-187", root, f"recovery is not possible yet: {found.refusal}")
     yield from _of_prediction(found.layout, worst, by_files=not found.not_by_files)
     count = _without_record(plan) if plan is not None else 0
     if count and not worst.lost.messages:
-        are = "is" if count == 1 else "are"
-        text = f"{counted(count, 'message', form=',')} that queue units name {are}"
-        yield Finding.of("I-186", root, f"{text} gone", count=count)
+        are = counted(count, "message that queue units name is", "messages that queue units name are", form=",")
+        yield Finding.of("I-186", root, f"{are} gone", count=count)
 
 
 def _without_record(plan: Plan) -> int:
@@ -167,7 +164,12 @@ def _without_record(plan: Plan) -> int:
     return plan.lost.messages - plan.lost_compacted - there
 
 
-def unfinished_change(root: str, left: InterruptedChange | HalfStore | None) -> Iterator[Finding]:
+def would_not_start(root: Path, version: str, reason: object, repair: str | None = None) -> Finding:
+    """Return the finding that a broker of a version does not start."""
+    return Finding.of("I-180", root, f"a broker {version} would not start: {reason}", repair=repair)
+
+
+def unfinished_change(root: str | Path, left: InterruptedChange | HalfStore | None) -> Iterator[Finding]:
     """Yield a finding about an unfinished change of mqstore. left: what it left."""
     if left is None:
         return
@@ -181,10 +183,10 @@ def _of_prediction(layout: Layout, worst: Prediction, *, by_files: bool) -> Iter
     from ..audit.messages import UNSERVED
     from ..recover.broker_bugs import BETWEEN_BATCHES, WITHOUT_COMPACTION_LOG
 
-    root, repair = os.fspath(layout.root), None if by_files else ""
+    root, repair = layout.root, None if by_files else ""
     broker = f"a broker {worst.broker_version}"
     if worst.outcome == "refuses":
-        yield Finding.of("I-180", root, f"{broker} would not start: {worst.reason}", repair=repair)
+        yield would_not_start(root, worst.broker_version, worst.reason, repair=repair)
     elif worst.outcome == "hangs":
         yield Finding.of("I-180", root, f"{broker} would hang at its start: {worst.reason}")
     if lost := worst.lost.messages:
@@ -219,7 +221,7 @@ def _of_prediction(layout: Layout, worst: Prediction, *, by_files: bool) -> Iter
         yield from forgotten(root, worst.config)
 
 
-def forgotten(root: str, config: ConfigStart) -> Iterator[Finding]:
+def forgotten(root: Path, config: ConfigStart) -> Iterator[Finding]:
     """Yield what a start would lose of the configuration of the store at `root`."""
     if config.forgets:
         text = f"a broker {config.version} would forget configuration: {config.sentence}"
@@ -239,7 +241,7 @@ def predict(layout: Layout, version: str | None, verified: VerifiedLog | None, n
     try:
         found = analyze(layout, version, options=RecoveryOptions(Policy.KEEP, now_ms, applicable=False), proved=proved)
     except StoreError as error:
-        findings = [*unfinished_change(os.fspath(layout.root), left_over(layout)), *refused_by_config(layout, version)]
+        findings = [*unfinished_change(layout.root, left_over(layout)), *refused_by_config(layout, version)]
         return Predicted(findings, error.message)
     facts = (*facts_of(found), *losses_of(found))
     return Predicted(list(findings_of_start(found)), "", facts, found.recovered, found.config)
@@ -252,8 +254,7 @@ def refused_by_config(layout: Layout, version: str | None) -> Iterator[Finding]:
 
     profile = profile_of(version or generation_of(layout).version)
     if reason := config_start(layout, profile, {}).refuses:
-        text = f"a broker {profile.version} would not start: {reason}"
-        yield Finding.of("I-180", os.fspath(layout.root), text)
+        yield would_not_start(layout.root, profile.version, reason)
 
 
 def _left_out_by(scope: Scope) -> str:
@@ -274,16 +275,16 @@ def why_not(context: VerifyContext) -> str | None:
 
 
 @contextmanager
-def start_beside(context: VerifyContext, groups: frozenset[str]) -> Iterator[None]:
+def start_beside(context: VerifyContext) -> Iterator[None]:
     """Predict the start of a context's store in another process, for the check of this group, after the pass over the
     log.
 
     Nothing is predicted for a store in use, nor in a run over only a part of a store.
     """
     reason = why_not(context)
-    if GROUP not in groups or reason is not None:
+    if GROUP not in context.groups or reason is not None:
         layout = context.store.layout
-        found = list(_without_prediction(layout)) if GROUP in groups and reason else []
+        found = list(_without_prediction(layout)) if GROUP in context.groups and reason else []
         context.start = lambda: Predicted(found, reason or "")
         yield
         return
@@ -296,8 +297,7 @@ def start_beside(context: VerifyContext, groups: frozenset[str]) -> Iterator[Non
 
 def _without_prediction(layout: Layout) -> Iterator[Finding]:
     """Yield what keeps a store from its start or its recovery and shows without a prediction."""
-    root = os.fspath(layout.root)
-    yield from unfinished_change(root, left_over(layout))
+    yield from unfinished_change(layout.root, left_over(layout))
     if lacks_log(layout):
         from ..plan.normalize import refuse_to_read  # rare, and it imports much
 
@@ -306,7 +306,7 @@ def _without_prediction(layout: Layout) -> Iterator[Finding]:
         except Missing:  # a broker makes the directory
             return
         except Refused as error:
-            yield Finding.of("I-187", root, f"recovery is not possible yet: {error}")
+            yield Finding.of("I-187", layout.root, f"recovery is not possible yet: {error}")
 
 
 def _worth_a_process(layout: Layout) -> bool:

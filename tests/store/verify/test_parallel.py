@@ -11,7 +11,6 @@ from random import Random
 import pytest
 
 from mqstore.store.disk.broker_conf import BrokerConfig
-from mqstore.store.findings.catalogue import GROUPS
 from mqstore.store.log.commit_log import Batch
 from mqstore.store.search.store import StoreReader
 from mqstore.store.verify import log_pass
@@ -160,7 +159,7 @@ def test_all_that_is_kept_of_the_log_can_be_taken_on(tmp_path: Path) -> None:
         root = unpack(name, tmp_path)
         with StoreReader(root) as store:
             scene = VerifyContext(store, Scope(), NOW_MS)
-            log_pass = LogPass(scene, frozenset(GROUPS))
+            log_pass = LogPass(scene)
             read(scene, log_pass, scan(scene, store.log.min_offset, None, crc=True))
             kept |= {getattr(k, "__name__", str(k)): v for k, v in scene.states().items()}
     odd = {key for key, value in kept.items() if not isinstance(value, Mergeable)}

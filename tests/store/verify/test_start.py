@@ -14,7 +14,7 @@ from mqstore.store.search.store import StoreReader
 from mqstore.store.session.journal import MOVES, InterruptedChange
 from mqstore.store.verify.context import Scope, VerifyContext
 from mqstore.store.verify.run import verify
-from mqstore.store.verify.start import GROUP, predict, refused_by_config, start_beside, unfinished_change, why_not
+from mqstore.store.verify.start import predict, refused_by_config, start_beside, unfinished_change, why_not
 
 from ...stores import unpack
 from .mutations import NOW_MS
@@ -91,7 +91,7 @@ def test_a_run_over_a_part_predicts_nothing(scope: Scope, reason: str | None, ro
     with StoreReader(root) as store:
         context = VerifyContext(store, scope)
         assert why_not(context) == reason
-        with start_beside(context, frozenset({GROUP})):
+        with start_beside(context):
             found = context.start()
         assert (found.why_not == "") is (reason is None)
         assert bool(found.facts) is (reason is None)
@@ -101,8 +101,8 @@ def test_a_run_over_a_part_predicts_nothing(scope: Scope, reason: str | None, ro
 
 def test_nothing_is_predicted_for_other_groups(root: Path) -> None:
     with StoreReader(root) as store:
-        context = VerifyContext(store, Scope())
-        with start_beside(context, frozenset({"layout"})):
+        context = VerifyContext(store, Scope(groups=frozenset({"layout"})))
+        with start_beside(context):
             assert context.start().facts == ()
 
 
