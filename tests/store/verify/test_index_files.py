@@ -16,7 +16,7 @@ from mqstore.store.findings.findings import Finding
 from mqstore.store.findings.next_commands import command_for
 from mqstore.store.search.store import StoreReader
 from mqstore.store.verify.context import Scope
-from mqstore.store.verify.index_files import _remainder, links_of
+from mqstore.store.verify.index_files import links_of
 from mqstore.store.verify.run import verify
 
 from ...packing import pack
@@ -132,12 +132,6 @@ def test_the_item_before_each_one_in_its_slot(windows: list[list[int]], slots: i
             assert before == newest[slot]
             newest[slot] = number
         assert known.tolist() == newest
-
-
-@given(st.lists(st.integers(0, (1 << 31) - 1), max_size=9), st.integers(1, 1 << 33))
-def test_the_slot_of_a_hash(hashes: list[int], slots: int) -> None:
-    found = _remainder(np.array(hashes, np.int32), slots)
-    assert found.tolist() == [value % slots for value in hashes]
 
 
 @pytest.mark.parametrize(("how", "command"), [("gzip", "gunzip"), ("zstd", "zstd --decompress --rm")])
