@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import cached_property
 from itertools import pairwise
@@ -114,20 +114,17 @@ class Share:
     first_offset: int = 0
     last_offset: int = 0
 
-    def add(self, sizes: Ints, times: Ints, offsets: Ints) -> None:
-        """Count messages with these record sizes, store times (ms) and queue offsets."""
-        ends = (int(times.min()), int(times.max()), int(offsets.min()), int(offsets.max()))
-        self.add_all(len(sizes), int(sizes.sum()), *ends)
-
-    def add_all(self, messages: int, size: int, first: int, last: int, low: int, high: int) -> None:
-        """Count messages by number, bytes, first and last time, and lowest and highest offset."""
-        if self.messages:
-            first, last = (min(first, self.first_store_timestamp), max(last, self.last_store_timestamp))
-            low, high = min(low, self.first_offset), max(high, self.last_offset)
-        self.first_store_timestamp, self.last_store_timestamp = first, last
-        self.first_offset, self.last_offset = low, high
-        self.messages += messages
-        self.bytes += size
+    def plus(self, other: Share) -> Share:
+        """Return both counted together."""
+        return replace(
+            self,
+            messages=self.messages + other.messages,
+            bytes=self.bytes + other.bytes,
+            first_store_timestamp=min(self.first_store_timestamp, other.first_store_timestamp),
+            last_store_timestamp=max(self.last_store_timestamp, other.last_store_timestamp),
+            first_offset=min(self.first_offset, other.first_offset),
+            last_offset=max(self.last_offset, other.last_offset),
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields of the JSON."""
@@ -151,29 +148,28 @@ class Tally:
     def add(self, queue: QueueId, reason: str, sizes: Ints, times: Ints, offsets: Ints) -> None:
         """Count messages of a queue."""
         if len(sizes):
-            self._share(queue, reason).add(sizes, times, offsets)
+            ends = (int(times.min()), int(times.max()), int(offsets.min()), int(offsets.max()))
+            self._take(Share(queue, reason, len(sizes), int(sizes.sum()), *ends))
 
-    def add_stretch(self, queue: QueueId, reason: str, queue_range: QueueRange) -> None:
+    def add_stretch(self, queue: QueueId, stretch: QueueRange) -> None:
         """Count messages of a queue that are in order."""
-        times = (queue_range.first_timestamp, queue_range.last_timestamp)
-        offsets = (queue_range.first, queue_range.next - 1)
-        self._share(queue, reason).add_all(queue_range.messages, queue_range.bytes, *times, *offsets)
+        times = (stretch.first_timestamp, stretch.last_timestamp)
+        self._take(Share(queue, "", stretch.messages, stretch.bytes, *times, stretch.first, stretch.next - 1))
 
     def add_without_record(self, queue: QueueId, messages: int, time: int, offset: int) -> None:
         """Count messages without a known record."""
-        self._share(queue, "").add_all(messages, 0, time, time, offset, offset)
+        self._take(Share(queue, "", messages, 0, time, time, offset, offset))
 
     def with_those_of(self, other: Tally) -> Tally:
         """Return both tallies counted together."""
-        both = Tally()
-        for share in (*self.shares.values(), *other.shares.values()):
-            times = (share.first_store_timestamp, share.last_store_timestamp)
-            offsets = (share.first_offset, share.last_offset)
-            both._share(share.queue, share.reason).add_all(share.messages, share.bytes, *times, *offsets)
+        both = Tally(dict(self.shares))
+        for share in other.shares.values():
+            both._take(share)
         return both
 
-    def _share(self, queue: QueueId, reason: str) -> Share:
-        return self.shares.setdefault((queue, reason), Share(queue, reason))
+    def _take(self, share: Share) -> None:
+        key = share.queue, share.reason
+        self.shares[key] = self.shares[key].plus(share) if key in self.shares else share
 
     @property
     def messages(self) -> int:
@@ -532,7 +528,7 @@ class Readability(LogObserver):
             self.readable += count
             return
         for name, queue_range in queues.items():
-            self.lost.add_stretch(name, "", queue_range)
+            self.lost.add_stretch(name, queue_range)
         if self.on_lost_run is not None:
             self.on_lost_run(run, queues)
 

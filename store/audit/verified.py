@@ -10,7 +10,7 @@ results of the proof together: facts of windows to runs, runs and BLANKs to piec
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
@@ -255,26 +255,27 @@ class VerifiedLog:
         """
         if len(self.runs) <= _FEW_RUNS:
             return self
-        found: list[VerifiedRun | Extent] = []
-        end = self.end
-        for item in self.items:
-            if isinstance(item, Extent) or item.is_long or item is self.items[0]:
-                found.append(item)
-            else:
-                end = min(end, item.begin)
-        return replace(self, items=found, end=end)
+        first = self.items[0]
+        return self._keeping(lambda item: isinstance(item, Extent) or item.is_long or item is first)
 
     def beside(self, ranges: Iterable[tuple[int, int]]) -> VerifiedLog:
         """Return the log without the runs that touch one of these ranges."""
-        found: list[VerifiedRun | Extent] = []
-        changed, end = list(ranges), self.end
+        changed = list(ranges)
+        return self._keeping(lambda item: not any(low < item.end and _begin(item) < high for low, high in changed))
+
+    def _keeping(self, keeps: Callable[[VerifiedRun | Extent], bool]) -> VerifiedLog:
+        """Return the log with some of its runs and BLANKs."""
+        found, end = list[VerifiedRun | Extent](), self.end
         for item in self.items:
-            begin = item.begin if isinstance(item, VerifiedRun) else item.position
-            if any(low < item.end and begin < high for low, high in changed):
-                end = min(end, begin)
-            else:
+            if keeps(item):
                 found.append(item)
+            else:
+                end = min(end, _begin(item))
         return replace(self, items=found, end=end)
+
+
+def _begin(item: VerifiedRun | Extent) -> int:
+    return item.begin if isinstance(item, VerifiedRun) else item.position
 
 
 @runtime_checkable

@@ -208,7 +208,7 @@ class PlanBuilder(LogObserver):
         if run.begin >= self.log.end:
             self.groups.add_run(run, run.queues)
             for name, queue_range in run.queues.items():
-                self.lost.add_stretch(name, "", queue_range)
+                self.lost.add_stretch(name, queue_range)
             return
         self._places.add_range(run.begin, run.end)
         self.last_record, self.last_timestamp = run.last, run.store_timestamp
