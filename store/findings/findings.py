@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, TypedDict
 import numpy as np
 
 from ...formats.derive.ragged import Flags, Ints
+from ..columns import runs
 from .catalogue import Severity, catalogue
 
 if TYPE_CHECKING:
@@ -135,16 +136,12 @@ class Findings:
 
         wrong: bool[n]. starts, ends: int64[n], bytes of the file. message: called with a row. more: as in `add`.
         """
-        if not wrong.any():
-            return
-        edge = np.diff(np.concatenate([[False], wrong, [False]]).astype(np.int8))
-        first, behind = np.flatnonzero(edge == 1), np.flatnonzero(edge == -1)
-        for begin, end in zip(first.tolist(), behind.tolist(), strict=True):
-            offset = int(starts[begin])
-            length = int(ends[end - 1]) - offset
-            text = message(begin)
+        rows = np.flatnonzero(wrong)
+        for begin, end in runs(rows):
+            first, offset = int(rows[begin]), int(starts[rows[begin]])
+            length = int(ends[rows[end - 1]]) - offset
             details: Details = {**more, "offset": offset, "length": length, "count": end - begin}
-            self.add(code, path, text, **details)
+            self.add(code, path, message(first), **details)
 
     def __bool__(self) -> bool:
         """Return whether there is a finding."""
