@@ -34,7 +34,7 @@ from ..queues.units import is_pre_fill, is_valid
 from .context import VerifyContext
 from .queue_batches import compare_batches
 from .queue_files import check_database
-from .queue_state import LEFT_OUT, MessageRow, QueueCheck, QueueReader, queues_of
+from .queue_state import LEFT_OUT, QueueCheck, QueueReader, queues_of
 from .queue_units import QueuePass, report_ends, report_missing
 from .register import after, of_messages, of_settled
 from .start import ProofOfLog
@@ -164,8 +164,7 @@ def units_of_settled(context: VerifyContext, settled: Mapping[QueueId, ComparedU
     if not all(check.reader.exists and wanted[queue].is_in(check.reader.files) for queue, check in checks.items()):
         return False
     for queue, check in checks.items():
-        row = wanted[queue].messages
-        check.note_right_row(MessageRow(row.first, row.next, row.first_position, row.last_position))
+        check.note_right_row(wanted[queue].messages)
     reach = max((laid.messages.reach(whole=True) for laid in wanted.values()), default=0)
     context.log.dispatched = max(context.log.dispatched, reach)
     return True

@@ -25,6 +25,7 @@ import numpy as np
 from ...formats.consume_queue import UNIT_BYTES
 from ...formats.derive.ragged import Flags, Ints
 from ..audit.messages import Messages
+from ..audit.verified import QueueRange
 from ..broker.snapshot import QueueId, known_topics, list_entries, topics_with_batches
 from ..broker.system_topics import LMQ_PREFIX
 from ..broker.topics import Topics
@@ -225,24 +226,6 @@ class MissingUnits:
     end: int
 
 
-class MessageRow(NamedTuple):
-    """Messages with the queue offsets first ≤ k < end, whose records follow one another, too.
-
-    begin, last: log positions of the first and the last record.
-    """
-
-    first: int
-    end: int
-    begin: int
-    last: int
-
-    def and_then(self, more: MessageRow) -> MessageRow:
-        """Return both as one if `more` continues this one, else this one."""
-        if more.first != self.end or more.begin <= self.last:
-            return self
-        return MessageRow(self.first, more.end, self.begin, more.last)
-
-
 @dataclass
 class QueueCheck:
     """State of one queue.
@@ -257,7 +240,7 @@ class QueueCheck:
     gaps: array[int]
     right: Ranges = field(default_factory=Ranges)
     elsewhere: Ranges = field(default_factory=Ranges)
-    row: MessageRow | None = None
+    row: QueueRange | None = None
     shift: int = 0
     waits: Waits = field(default_factory=Waits)
     #: Queue offset behind the last unit that counts, set when all units have been checked.
@@ -288,17 +271,20 @@ class QueueCheck:
         if not messages.in_a_row:
             self.right.add_any(messages.offset)
             return
-        offset, position = messages.offset, messages.position
-        self.note_right_row(MessageRow(int(offset[0]), int(offset[-1]) + 1, int(position[0]), int(position[-1])))
+        offset, position, last_bytes = messages.offset, messages.position, int(messages.size[-1])
+        ends = int(offset[0]), int(offset[-1]) + 1, int(position[0]), int(position[-1])
+        self.note_right_row(QueueRange(*ends, last_bytes))
 
-    def note_right_row(self, row: MessageRow) -> None:
+    def note_right_row(self, row: QueueRange) -> None:
         """Note consecutive messages that have their units."""
-        self.right.add_range(row.first, row.end)
+        self.right.add_range(row.first, row.next)
         self.note_row(row)
 
-    def note_row(self, row: MessageRow) -> None:
-        """Extend `row`."""
-        self.row = row if self.row is None else self.row.and_then(row)
+    def note_row(self, row: QueueRange) -> None:
+        """Extend `row`, if this one continues it."""
+        before = self.row
+        if before is None or (row.first == before.next and row.first_position > before.last_position):
+            self.row = row.after(before)
 
     def note_missing(self, messages: Messages) -> None:
         """Note messages, in log order, that have no unit."""
@@ -348,11 +334,11 @@ class QueueStates(Mergeable):
     def fresh(cls, context: VerifyContext) -> Self:
         return cls(context)
 
-    def export(self) -> dict[QueueId, tuple[Ranges, MessageRow | None, Waits]] | None:
+    def export(self) -> dict[QueueId, tuple[Ranges, QueueRange | None, Waits]] | None:
         """Return the state; None with batch queues, which must be compared from their start."""
         return None if self.batch_checks else {q: (c.right, c.row, c.waits) for q, c in self.checks.items()}
 
-    def merge(self, context: VerifyContext, exported: dict[QueueId, tuple[Ranges, MessageRow | None, Waits]]) -> None:
+    def merge(self, context: VerifyContext, exported: dict[QueueId, tuple[Ranges, QueueRange | None, Waits]]) -> None:
         """Add the units that are right in the part."""
         for queue, (right, row, waits) in exported.items():
             check = self.check(queue)

@@ -218,10 +218,10 @@ class QueuePass:
         """Check all units except those of consecutive messages, which were compared with these already."""
         row = self._check.row
         if row is not None and row.first == self._expected and not self._context.live:
-            self._expected = self.live_end = row.end
-            self.real, self._in_log, self._last_position = row.end - row.first, True, row.last
+            self._expected = self.live_end = row.next
+            self.real, self._in_log, self._last_position = row.messages, True, row.last_position
             if not self._queues.in_database(self._check.queue):
-                self._check.bounds = row.first, row.end
+                self._check.bounds = row.first, row.next
         for first, units in self._reader.windows(self._expected):
             self._check.bounds = None
             for hole in self._reader.unwritten(self._expected, first):

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
+from array import array
 from pathlib import Path
 from random import Random
 
 import numpy as np
 import pytest
 
+from mqstore.store.audit.verified import QueueRange
 from mqstore.store.broker.snapshot import QueueId
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.queues.read import ConsumeQueue
 from mqstore.store.queues.units import LARGEST_OFFSET
 from mqstore.store.search.store import StoreReader
-from mqstore.store.verify.queue_state import MessageRow, QueueCheck, QueueReader
+from mqstore.store.verify.queue_state import QueueCheck, QueueReader
 from mqstore.store.verify.run import verify
 
 from ... import slices
@@ -51,10 +53,16 @@ def test_a_queue_that_is_not_there_has_no_units(tmp_path: Path) -> None:
 
 
 def test_messages_in_a_row_go_on() -> None:
-    row = MessageRow(0, 4, 100, 400)
-    assert row.and_then(MessageRow(4, 6, 500, 600)) == MessageRow(0, 6, 100, 600)
-    for other in (MessageRow(5, 6, 500, 600), MessageRow(3, 6, 500, 600), MessageRow(4, 6, 400, 600)):
-        assert row.and_then(other) == row
+    def both(more: QueueRange) -> QueueRange | None:
+        check = QueueCheck(QueueReader(QueueId("t", 0), "", None), array("q"))
+        check.note_row(row)
+        check.note_row(more)
+        return check.row
+
+    row = QueueRange(0, 4, 100, 400, 10)
+    assert both(QueueRange(4, 6, 500, 600, 20)) == QueueRange(0, 6, 100, 600, 20)
+    for first, position in ((5, 500), (3, 500), (4, 400)):
+        assert both(QueueRange(first, 6, position, 600, 20)) == row
 
 
 _DAMAGED = [each for each in mutations().values() if each.group in {"consume_queue", "commit_log"}]
