@@ -421,5 +421,8 @@ def _properties(value: Any, number: int) -> Any:
             return json.loads(value)
         except (ValueError, RecursionError) as error:
             raise InvalidInput(f"row {number}: properties: {error}") from None
-    found = dict(value)
+    try:
+        found = dict(value)
+    except (TypeError, ValueError):
+        raise InvalidInput(f"row {number}: properties: {type(value).__name__} is not a map") from None
     return {name: item for name, item in found.items() if item is not None}

@@ -62,10 +62,12 @@ def test_rows_that_are_no_records(tmp_path: Path) -> None:
         topics(path)
 
 
-def test_rows_before_one_that_is_refused_come_before_the_error(tmp_path: Path) -> None:
-    rows = {**ROWS, "fields": [{"name": name, "type": "string"} for name in ("topic", "properties")]}
-    texts = ["{}", "{}", "no JSON", "{}"]
-    path = written(tmp_path / "in.avro", rows, [{"topic": "t", "properties": text} for text in texts])
+@pytest.mark.parametrize("bad", ["no JSON", 5])
+def test_rows_before_one_that_is_refused_come_before_the_error(bad: object, tmp_path: Path) -> None:
+    types = {"topic": "string", "properties": ["string", "int"]}
+    rows = {**ROWS, "fields": [{"name": name, "type": form} for name, form in types.items()]}
+    given = ["{}", "{}", bad, "{}"]
+    path = written(tmp_path / "in.avro", rows, [{"topic": "t", "properties": each} for each in given])
     portions = read_portions(path, lambda _: None)
     assert [line.number for line in next(portions)] == [1, 2]
     with pytest.raises(InvalidInput, match="row 3: properties"):
