@@ -34,8 +34,9 @@ from ..counted import counted
 from ..disk.file_queue import MappedFileQueue
 from ..errors import NotFound
 from ..log.message import Message
+from ..queues.batches import BatchUnit
 from ..queues.ext import ExtUnit, ext_unit
-from ..queues.read import ConsumeQueue, QueueSummary
+from ..queues.read import ConsumeQueue, QueueSummary, Unit
 from ..search.queue_search import open_batch_queue
 from ..search.selection import Selection, matches
 from ..search.store import StoreReader
@@ -397,25 +398,27 @@ def _unit(store: StoreReader, queue: ConsumeQueue, message: Message, found: Foun
         return found._replace(state=Naming.NOT_YET)
     if unit is None or not unit.valid or unit.pre_fill:
         return found._replace(state=Naming.HOLE)
-    if unit.physical_offset != message.position:
-        return found._replace(state=Naming.ELSEWHERE)
-    if unit.size != message.total_size:
-        return _of_other_size(found, unit.size, message)
-    code: int | None = unit.tags_code
-    ext = None
+    found = _compared(found, unit, message)
+    if found.state is not Naming.NAMES:
+        return found
+    code, ext = found.tags_code, None
     if unit.ext_address is not None:
         directory = store.layout.consume_queue_ext / queue.topic / str(queue.queue_id)
         with MappedFileQueue.open(directory) as files:
             ext = ext_unit(files, unit.ext_address)
         code = ext.tags_code if ext is not None else None
     hidden_by = queue.hiding(unit, ends.min_offset, store.log_end.position, store.log_files.file_size)
-    return found._replace(tags_code=code, asked_code=_asked_code(message), ext=ext, hidden_by=hidden_by)
+    return found._replace(tags_code=code, ext=ext, hidden_by=hidden_by)
 
 
-def _of_other_size(found: FoundUnit, size: int, message: Message) -> FoundUnit:
+def _compared(found: FoundUnit, unit: Unit | BatchUnit, message: Message) -> FoundUnit:
     """A broker reads as many bytes as the unit says, and never compares them with the record."""
-    why = f"with {counted(size, 'byte')}, but the record has {message.total_size}"
-    return found._replace(state=Naming.OTHER_SIZE, why=why)
+    if unit.physical_offset != message.position:
+        return found._replace(state=Naming.ELSEWHERE)
+    if unit.size != message.total_size:
+        why = f"with {counted(unit.size, 'byte')}, but the record has {message.total_size}"
+        return found._replace(state=Naming.OTHER_SIZE, why=why)
+    return found._replace(tags_code=unit.tags_code, asked_code=_asked_code(message))
 
 
 def _asked_code(message: Message) -> int | None:
@@ -443,11 +446,7 @@ def _in_batch_queue(store: StoreReader, message: Message, place: QueuePlace) -> 
         if unit is None:
             ahead = offset >= ends.max_offset
             return found._replace(state=Naming.NOT_YET if ahead else Naming.HOLE)
-        if unit.physical_offset != message.position:
-            return found._replace(state=Naming.ELSEWHERE)
-        if unit.size != message.total_size:
-            return _of_other_size(found, unit.size, message)
-        return found._replace(tags_code=unit.tags_code, asked_code=_asked_code(message))
+        return _compared(found, unit, message)
 
 
 def led_to(store: StoreReader, place: QueuePlace) -> tuple[int, str] | None:
