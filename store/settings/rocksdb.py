@@ -48,19 +48,13 @@ SINGLE, SECOND = "metadata", "rdb"
 """Directories of one RocksDB for all tables: of useSingleRocksDBForAllConfigs, of configManagerVersion=v2."""
 POSITIONS = "consumerOffset"
 """The column family of the single database that has offsets of groups."""
-_CONFIG: dict[str, tuple[str, JsonTable]] = {
-    "topics": (_TOPICS, topics.TABLES[0]),
-    "subscriptionGroups": (_GROUPS, subscription_group.TABLES[0]),
-    "consumerOffsets": (_OFFSETS, consumer_offset.TABLES[0]),
-}
-"""Directory in `config/` → (file that it replaces, table that its entries belong to)."""
+_TABLES = {_TOPICS: topics.TABLES[0], _GROUPS: subscription_group.TABLES[0], _OFFSETS: consumer_offset.TABLES[0]}
+"""File of `config/` → table that the entries of a RocksDB belong to."""
+_BY_DIRECTORY = {directory: file for file, directory in SEPARATE.items()}
+_BY_FAMILY = {"topic": _TOPICS, "subscriptionGroup": _GROUPS, POSITIONS: _OFFSETS}
 FAMILIES: dict[str, tuple[str, JsonTable]] = {
-    "topic": (_TOPICS, topics.TABLES[0]),
-    "subscriptionGroup": (_GROUPS, subscription_group.TABLES[0]),
-    POSITIONS: (_OFFSETS, consumer_offset.TABLES[0]),
-    "topicVersion": (_TOPICS, DATA_VERSION),
-    "subscriptionGroupVersion": (_GROUPS, DATA_VERSION),
-    "consumerOffsetVersion": (_OFFSETS, DATA_VERSION),
+    **{name: (file, _TABLES[file]) for name, file in _BY_FAMILY.items()},
+    **{f"{name}Version": (file, DATA_VERSION) for name, file in _BY_FAMILY.items()},
 }
 """Column family of the single database → (file that it replaces, table that its entries belong to)."""
 
@@ -123,9 +117,9 @@ def _reader(database: RocksDb, family: str) -> _Reader:
     name = database.path.absolute().name
     if name == KV_STORE and family == pop.KV_STATE:
         return _pop_entry
-    if name in _CONFIG and family in (_MAIN, KV_DATA_VERSION):
-        file, table = _CONFIG[name]
-        return _config_reader(family, name, file, DATA_VERSION if family == KV_DATA_VERSION else table)
+    if name in _BY_DIRECTORY and family in (_MAIN, KV_DATA_VERSION):
+        file = _BY_DIRECTORY[name]
+        return _config_reader(family, name, file, DATA_VERSION if family == KV_DATA_VERSION else _TABLES[file])
     if name == SINGLE and family in FAMILIES:
         return _config_reader(family, name, *FAMILIES[family])
     return _version_2_entry if name == SECOND and family == _MAIN else _unknown
@@ -166,11 +160,7 @@ def _index(key: bytes, value: bytes, fields: _Reader) -> RocksdbEntry | None:
         return None
     (record,) = found.records
     del record["name"]
-    texts = {
-        field: part.decode("utf-8", "backslashreplace") if isinstance(part, bytes) else part
-        for field, part in name._asdict().items()
-    }
-    return found._replace(records=({**record, **texts},))
+    return found._replace(records=({**record, **_texts(name._asdict())},))
 
 
 def _unknown(key: bytes, value: bytes) -> None:
@@ -230,10 +220,10 @@ def _pop_entry(key: bytes, value: bytes) -> RocksdbEntry | None:
 
 
 _VERSION_2_TABLES: dict[int, tuple[str, JsonTable]] = {
-    rocksdb_config.TableId.CONSUMER_OFFSET: (_OFFSETS, consumer_offset.TABLES[0]),
+    rocksdb_config.TableId.CONSUMER_OFFSET: (_OFFSETS, _TABLES[_OFFSETS]),
     rocksdb_config.TableId.PULL_OFFSET: (_OFFSETS, consumer_offset.TABLES[1]),
-    rocksdb_config.TableId.TOPIC: (_TOPICS, topics.TABLES[0]),
-    rocksdb_config.TableId.SUBSCRIPTION_GROUP: (_GROUPS, subscription_group.TABLES[0]),
+    rocksdb_config.TableId.TOPIC: (_TOPICS, _TABLES[_TOPICS]),
+    rocksdb_config.TableId.SUBSCRIPTION_GROUP: (_GROUPS, _TABLES[_GROUPS]),
 }
 
 
@@ -294,11 +284,11 @@ def _fields_of(schema: Schema, data: bytes) -> dict[str, Any] | None:
 def _parsed(schema: Schema, data: bytes) -> dict[str, Any] | None:
     """`_fields_of` with texts as str, without lengths and separators."""
     found = _fields_of(schema, data)
-    return found and {
-        name: value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value
-        for name, value in found.items()
-        if is_shown(name)
-    }
+    return found and _texts({name: value for name, value in found.items() if is_shown(name)})
+
+
+def _texts(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {k: v.decode("utf-8", "backslashreplace") if isinstance(v, bytes) else v for k, v in fields.items()}
 
 
 def is_shown(name: str) -> bool:
