@@ -102,7 +102,7 @@ def print_expiry(stores: list[str], expiring: ExpiryOptions, common: Common) -> 
         fails = found.refuses_ms is not None or found.rules.failing_hour is not None
         bad = bad or fails or bool(groups or losses.unknown)
         records.append({"type": "expiry", "store": root, **found.to_json()})
-        records += [{"type": "losing_group", "store": root, **one.to_json()} for one in groups]
+        records += [{"type": "losing_group", "store": root, **one._asdict()} for one in groups]
         records += [{"type": "expiring_file", "store": root, **g.to_json()} for g in found.going]
 
     def text(record: Mapping[str, Any]) -> str:

@@ -283,10 +283,6 @@ class Popped:
     reason: str = ""
     broker_name: str = ""
 
-    def to_json(self) -> dict[str, Any]:
-        """One row of `inspect --pop`."""
-        return {**vars(self), "state": self.state.value}
-
 
 @dataclass
 class ReviveQueue:
@@ -330,7 +326,7 @@ class Pop:
                 {"group": group, "topic": topic, **{s.value: n for s, n in states.items()}}
                 for (group, topic), states in sorted(self.groups.items())
             ],
-            "messages": [row.to_json() for row in self.rows],
+            "messages": [vars(row) for row in self.rows],
             "revive_queues": [vars(queue) for queue in self.revive],
         }
 

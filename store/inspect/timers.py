@@ -117,10 +117,6 @@ class Timer:
             return "B35"
         return {_STUCK: "B31", _WRONG_SIZE: "B36"}.get(self.reason, "")
 
-    def to_json(self) -> dict[str, Any]:
-        """One row of `inspect --timers`."""
-        return {**vars(self), "state": self.state.value}
-
 
 @dataclass
 class Cancel:
@@ -136,10 +132,6 @@ class Cancel:
     deliver_timestamp: int | None
     effective: bool = False
     reason: str = "no message has that key"
-
-    def to_json(self) -> dict[str, Any]:
-        """One of the cancel messages of `inspect --timers`."""
-        return vars(self)
 
 
 class _CancelMessage(NamedTuple):
@@ -246,8 +238,8 @@ class Timers:
             "overdue": sum(row.overdue for row in self.rows),
             "again": sum(row.again for row in self.rows),
             "hours": [{"hour_timestamp": h, "messages": n} for h, n in self.hours().items()],
-            "timers": [row.to_json() for row in self.rows],
-            "cancels": [row.to_json() for row in self.cancels],
+            "timers": [vars(row) for row in self.rows],
+            "cancels": [vars(row) for row in self.cancels],
         }
 
 

@@ -416,25 +416,16 @@ def _note_levels(found: Forecast, now: float, stop: float, used: float, grows: f
 
 
 class Losing(NamedTuple):
-    """A group that loses messages of a topic. unread: all it has not consumed. first_ms: when the first is lost."""
+    """A group that loses messages of a topic. unread: all it has not consumed. first_timestamp: when the first is
+    lost.
+    """
 
     group: str
     topic: str
     queues: int
     messages: int
     unread: int
-    first_ms: int
-
-    def to_json(self) -> dict[str, Any]:
-        """Fields of the JSON."""
-        return {
-            "group": self.group,
-            "topic": self.topic,
-            "queues": self.queues,
-            "messages": self.messages,
-            "unread": self.unread,
-            "first_timestamp": self.first_ms,
-        }
+    first_timestamp: int
 
 
 class Losses(NamedTuple):

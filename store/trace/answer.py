@@ -66,10 +66,6 @@ class Event(NamedTuple):
         place = (message.topic, message.queue_id, message.queue_offset)
         return cls(kind, text, message.store_timestamp, message.position, *place, group)
 
-    def to_json(self) -> dict[str, Any]:
-        """One of `events`."""
-        return self._asdict()
-
 
 class DeliveryVerdict(StrEnum):
     """Why a group has a message or not: a closed list."""
@@ -178,10 +174,6 @@ class NextStart(NamedTuple):
     broker_version_reason: str | None = None
     broker_versions: tuple[str, ...] = ()
 
-    def to_json(self) -> dict[str, Any]:
-        """The field `next_start`."""
-        return {**self._asdict(), "broker_versions": [*self.broker_versions]}
-
 
 @dataclass
 class Trace:
@@ -218,9 +210,9 @@ class Trace:
         return {
             "type": "trace",
             **plain,
-            "events": [event.to_json() for event in self.events],
+            "events": [event._asdict() for event in self.events],
             "groups": [group.to_json() for group in self.groups],
             "for_all": self.for_all.to_json() if self.for_all else None,
-            "next_start": self.next_start.to_json() if self.next_start else None,
+            "next_start": self.next_start._asdict() if self.next_start else None,
             "next_commands": self.next_commands,
         }

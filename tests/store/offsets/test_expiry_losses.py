@@ -38,7 +38,7 @@ def test_messages_before_the_boundary_are_lost(name: str, topic: str, share: flo
         assert sum(row.messages for row in found) == wanted
     assert bool(found) == bool(wanted)
     for row in found:
-        assert (row.group, row.topic, row.first_ms) == ("late", topic, 77)
+        assert (row.group, row.topic, row.first_timestamp) == ("late", topic, 77)
         assert 0 < row.messages <= row.unread
         assert share < 1 or row.messages == row.unread
 
