@@ -45,7 +45,7 @@ def damage(
     """
     if list_:
         with common.open_output() as out:
-            out.records(_scenarios(), text=_scenario_text, columns=_SCENARIO_COLUMNS)
+            out.records(_scenarios(), text="{name:20}{summary}".format_map, columns=_SCENARIO_COLUMNS)
         return
     if store is None or to is None or scenario is None:
         raise bad_parameter("STORE, --to COPY and --scenario NAME are needed, or --list")
@@ -66,10 +66,6 @@ def _scenarios() -> Iterator[dict[str, Any]]:
 
     for each in scenarios().values():
         yield {"type": "scenario", "name": each.name, "summary": each.summary, "links": list(each.links)}
-
-
-def _scenario_text(record: Mapping[str, Any]) -> str:
-    return f"{record['name']:20}{record['summary']}"
 
 
 def _drill(store: Path, to: Path, name: str, seed: int, common: Common) -> Drill:

@@ -54,7 +54,8 @@ def explain(
     if list_ == bool(codes):
         raise InvalidInput("nothing to explain", hint="name a CODE or label, or use --list")
     records = [record for _, record in everything()] if list_ else [_find(code) for code in codes or ()]
-    text = _line if list_ else _story if len(records) == 1 else _story_and_gap
+    gap = "" if len(records) == 1 else "\n"
+    text = _line if list_ else lambda record: _story(record) + gap
     with common.open_output() as out:
         out.records(records, text=text, columns=_COLUMNS)
 
@@ -159,10 +160,6 @@ def _story(record: Mapping[str, Any]) -> str:
     more += [f"mqstore explain {bug}" for bug in record.get("bugs", ())]
     lines += [f"{'See:':{_INDENT}}{text}" for text in more]
     return "\n".join(lines)
-
-
-def _story_and_gap(record: Mapping[str, Any]) -> str:
-    return _story(record) + "\n"
 
 
 def _wrapped(text: str, indent: int) -> str:

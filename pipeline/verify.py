@@ -234,12 +234,9 @@ def joined(roots: Iterable[str], answers: Iterable[tuple[str, Any]]) -> list[tup
 def _verdict_of(answer: Any) -> Verdict | StoreError:
     if isinstance(answer, StoreError):
         return answer
-    findings = sorted(map(_finding, answer["findings"]), key=order)
+    rows = ({**row, "severity": Severity(row["severity"])} for row in answer["findings"])
+    findings = sorted((Finding(**row) for row in rows), key=order)
     fields = {name: answer[name] for name in _OF_VERDICT}
     if fields["to_renumber"] is not None:
         fields["to_renumber"] = tuple(fields["to_renumber"])
     return Verdict(status_of(findings), findings, **fields)
-
-
-def _finding(row: Mapping[str, Any]) -> Finding:
-    return Finding(**{**row, "severity": Severity(row["severity"])})

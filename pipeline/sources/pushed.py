@@ -76,13 +76,9 @@ def _tag(value: Any) -> Selection | None:
     return None if odd or value != value.strip() else text
 
 
-def _queue_id(value: Any) -> Selection | None:
-    return Selection(queue_id=value) if isinstance(value, int) else None
-
-
 _SELECTIONS: Mapping[str, Callable[[Any], Selection | None]] = {
     "topic": _text(lambda topic: Selection(topic=topic)),
     "unique_key": _text(lambda key: Selection(unique_key=key)),
-    "queue_id": _queue_id,
+    "queue_id": lambda value: Selection(queue_id=value) if isinstance(value, int) else None,
     "tags": _tag,
 }

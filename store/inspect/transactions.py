@@ -117,7 +117,7 @@ def transactions(store: StoreReader, note: Note) -> Transactions:
         for batch in topic_records(store, ROCKSDB_HALF_TOPIC, note):
             _add(found, batch, in_rocksdb=True)
         note_loss_in(store, store.layout.rocksdb_store, "transactions", note)
-        positions = _decided_positions(store, note)
+        positions = {number for batch in topic_records(store, ROCKSDB_OP_TOPIC, note) for number in _ended(batch)}
     hours = options_of(store.layout).reserved_hours
     if not found:
         return Transactions([], hours)
@@ -341,13 +341,8 @@ def _op_records(store: StoreReader, note: Note) -> OpRecords:
     return found
 
 
-def _decided_positions(store: StoreReader, note: Note) -> set[int]:
-    """Return the positions of half messages that op records of transactions in a RocksDB name (spec 4.10)."""
-    return {number for batch in topic_records(store, ROCKSDB_OP_TOPIC, note) for number in _ended(batch)}
-
-
 def _ended(batch: Batch) -> Iterator[int]:
-    """The positions of half messages that these op records name."""
+    """The positions of half messages that these op records of transactions in a RocksDB name (spec 4.10)."""
     texts = _items(batch).find(names.TRANS_OFFSET).tolist()
     return (number for text in texts if (number := _number(text, -1)) >= 0)
 
