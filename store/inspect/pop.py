@@ -383,13 +383,14 @@ def given_out(
     for key, point, one in given:
         row, newest = _row(point, one.queue_offset), point.of(one.queue_offset)
         _locate(store, [row], records)
+        if row.broker_name:
+            continue
         row.state = PopState.ACKED
         done = (row.queue_offset, True) in pop_format.offsets_of(point.fields)
         if not done and row.queue_offset not in records.acked(key):
             read, blocked = _is_read(newest, progress), _why_blocked(store, newest, records, progress)
             row.state, row.reason = _state(row, now_ms, read, blocked, stays.get(newest.position, ""))
-        if not row.broker_name:
-            found.append(row)
+        found.append(row)
     places = {one[:3] for one in about}
     mine = [row for row in kept if (row.topic, row.queue_id, row.queue_offset) in places]
     _locate(store, mine, records)
@@ -526,10 +527,12 @@ def _stay_in_the_timer(store: StoreReader, records: PopRecords, now_ms: int) -> 
 def _locate(store: StoreReader, rows: list[Popped], records: PopRecords) -> None:
     """Find the positions of the messages, and of their copies in the retry topics."""
     topics, own = set(store.topics), _own_name(store)
+    queues: dict[tuple[str, int], list[Popped]] = {}
     for row in rows:
         row.broker_name = row.broker_name if own and row.broker_name != own else ""
-    here = (row for row in rows if row.topic in topics and not row.broker_name)
-    for (topic, queue_id), mine in _by_queue(here):
+        if row.topic in topics and not row.broker_name:
+            queues.setdefault((row.topic, row.queue_id), []).append(row)
+    for (topic, queue_id), mine in queues.items():
         if any(directory.queue_id == queue_id for directory in store.queues.of_topic(topic)):
             with store.queues.open(topic, queue_id) as queue:
                 for row in mine:
@@ -556,13 +559,6 @@ def _own_name(store: StoreReader) -> str:
         return told
     named = [topic.removeprefix(MEMBERS_PREFIX) for topic in store.configured if topic.startswith(MEMBERS_PREFIX)]
     return named[0] if len(named) == 1 else ""
-
-
-def _by_queue(rows: Iterator[Popped]) -> Iterator[tuple[tuple[str, int], list[Popped]]]:
-    queues: dict[tuple[str, int], list[Popped]] = {}
-    for row in rows:
-        queues.setdefault((row.topic, row.queue_id), []).append(row)
-    yield from queues.items()
 
 
 def _returned_at(row: Popped, known: bytes, records: PopRecords) -> int | None:
