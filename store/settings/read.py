@@ -466,35 +466,21 @@ def _read_offsets(config: Path, file_name: str) -> _OffsetTable | None:
 
 
 def _parse_offsets(data: bytes) -> _OffsetTable | None:
-    try:
-        table = loads(data.decode("utf-8", "replace"))
-        rows = [*_offset_rows(table[OFFSET_TABLE]), *_lmq_rows(table.get(LMQ_OFFSET_TABLE) or {})]
-        version = table.get(DATA_VERSION.member)
-        written_ms = int(version["timestamp"]) if isinstance(version, dict) else 0
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
-        return None
-    found = _OffsetTable({}, written_ms)
-    for queue, group, offset in rows:
-        found.progress.setdefault(queue, {})[group] = offset + steps_to_next(group)
-    return found
-
-
-def _offset_rows(table: Mapping[str, Any]) -> Iterator[tuple[QueueId, str, int]]:
     from ..broker.snapshot import QueueId  # imports numpy, which few readers of config/ need
 
-    for name, offsets in table.items():
-        topic, _, group = name.rpartition("@")
-        for queue_id, offset in offsets.items():
-            yield QueueId(topic, int(queue_id)), group, int(offset)
-
-
-def _lmq_rows(table: Mapping[str, Any]) -> Iterator[tuple[QueueId, str, int]]:
-    """Rows of LMQs: each has one queue, number 0."""
-    from ..broker.snapshot import QueueId
-
-    for name, offset in table.items():
-        topic, _, group = name.rpartition("@")
-        yield QueueId(topic, 0), group, int(offset)
+    try:
+        table = loads(data.decode("utf-8", "replace"))
+        rows = [(name, *row) for name, offsets in table[OFFSET_TABLE].items() for row in offsets.items()]
+        rows += [(name, 0, offset) for name, offset in (table.get(LMQ_OFFSET_TABLE) or {}).items()]
+        version = table.get(DATA_VERSION.member)
+        found = _OffsetTable({}, int(version["timestamp"]) if isinstance(version, dict) else 0)
+        for name, queue_id, offset in rows:
+            topic, _, group = name.rpartition("@")
+            queue = QueueId(topic, int(queue_id))
+            found.progress.setdefault(queue, {})[group] = int(offset) + steps_to_next(group)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
+        return None
+    return found
 
 
 def _offsets_in_rocksdb(config: Path, options: Mapping[str, str] | None) -> Iterator[_OffsetTable]:
