@@ -253,6 +253,57 @@ class LogWriter:
             self._file = None
 
 
+Pieces = dict[int, tuple[int, bytearray]]
+"""By start of a file in its stream: byte of the file, and what is written there."""
+
+
+class StreamFiles:
+    """Writes to streams besides the log, whose files have their full size from the start, too. Bytes are in the files
+    at once, and on disk after `sync`.
+    """
+
+    def __init__(self, files: Files, file_size: int) -> None:
+        self.file_size = file_size
+        self._files = files
+        self._touched: set[Path] = set()
+        self._new_names: set[Path] = set()
+
+    def piece(self, pieces: Pieces, position: int) -> bytearray:
+        """The bytes to append to the file that holds a position; new ones begin at that position."""
+        offset = position % self.file_size
+        return pieces.setdefault(position - offset, (offset, bytearray()))[1]
+
+    def write(self, directory: Path, start: int, offset: int, data: Buffer, unit_bytes: int = 0) -> None:
+        """Write to the file with first byte `start` in the stream of a directory.
+
+        unit_bytes: of its units; those of an earlier life behind `data` are zeroed: they would count as soon as the log
+        reaches them (B21).
+        """
+        path = directory / file_name(start)
+        if not path.exists():
+            self._files.make_directory(directory)
+            self._new_names.add(directory)
+        self._touched.add(path)
+        with self._files.open_or_create(path) as file:
+            if file.size < self.file_size:
+                file.truncate(self.file_size)
+            file.pwrite(data, offset)
+            end = offset + len(memoryview(data).cast("B"))
+            if unit_bytes and any(file.pread(unit_bytes, end)):
+                stale = file.pread(self.file_size - end, end).rstrip(b"\0")
+                file.pwrite(bytes(len(stale)), end)
+
+    def sync(self) -> None:
+        """Flush what was written to the disk, names of new files included."""
+        for path in sorted(self._touched):
+            with self._files.open(path) as file:
+                file.sync()
+        for directory in sorted(self._new_names):
+            self._files.sync_directory(directory)
+        self._touched.clear()
+        self._new_names.clear()
+
+
 def _clear(file: OpenFile, begin: int, end: int) -> None:
     """Overwrite a range of a file with zeros. Blocks of zeros are skipped: a full disk has no room to fill holes."""
     while begin < end:

@@ -11,7 +11,7 @@ of the queue then name these units.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -33,11 +33,12 @@ from ...formats.derive.ragged import Bytes, Flags, Ints, overlapping
 from ...formats.fixed import numbers_of
 from ...formats.message import LATEST_MS
 from ..disk.byte_reader import Unread, note
-from ..disk.file_queue import MappedFile, MappedFileQueue, file_name, is_zero
+from ..disk.file_queue import MappedFile, MappedFileQueue, is_zero
 from ..disk.files import Files
 from ..disk.layout import Layout, queue_directory
 from ..disk.lock import stream_of
 from ..errors import Refused
+from ..log.write import Pieces, StreamFiles
 
 if TYPE_CHECKING:
     from ..broker.dispatch import Units
@@ -294,9 +295,8 @@ class ExtWriter:
         config = layout.broker_config
         self._files = files
         self._root = layout.consume_queue_ext
-        self._file_size = config.size("mappedFileSizeConsumeQueueExt")[0]
+        self._stream = StreamFiles(files, config.size("mappedFileSizeConsumeQueueExt")[0])
         self._ends: dict[Path, int] = {}
-        self._touched: set[Path] = set()
         self._maps: list[bytes] = []
         self._bit_maps = BitMaps(layout)
 
@@ -315,7 +315,7 @@ class ExtWriter:
         """
         directory = self.check(topic, queue_id)
         end = self._ends[directory]
-        codes, pieces = [], dict[int, tuple[int, bytearray]]()
+        codes, pieces, file_size = [], Pieces(), self._stream.file_size
         columns = (units.tags_code.tolist(), units.store_timestamp.tolist(), units.record.tolist())
         for code, time, record in zip(*columns, strict=True):
             bits = self._maps[record]
@@ -323,14 +323,15 @@ class ExtWriter:
             if size > UNIT_BYTES_MAX:
                 codes.append(code)
                 continue
-            room = self._file_size - end % self._file_size
+            room = file_size - end % file_size
             if size > room - SPARE_BYTES:
-                self._piece(pieces, end).extend(END_MARK)
+                self._stream.piece(pieces, end).extend(END_MARK)
                 end += room
-            self._piece(pieces, end).extend(_WRITTEN_HEAD.pack(size, code, time, len(bits)) + bits)
+            self._stream.piece(pieces, end).extend(_WRITTEN_HEAD.pack(size, code, time, len(bits)) + bits)
             codes.append(end + ADDRESS_BASE)
             end += size
-        self._write(directory, pieces.items())
+        for start, (offset, data) in pieces.items():
+            self._stream.write(directory, start, offset, data)
         self._ends[directory] = end
         return codes
 
@@ -342,24 +343,9 @@ class ExtWriter:
             self._ends[directory] = self._end(directory)
         return directory
 
-    def _piece(self, pieces: dict[int, tuple[int, bytearray]], position: int) -> bytearray:
-        """The bytes to append to the file that holds a position; new ones begin at that position."""
-        offset = position % self._file_size
-        return pieces.setdefault(position - offset, (offset, bytearray()))[1]
-
-    def _write(self, directory: Path, pieces: Iterable[tuple[int, tuple[int, bytearray]]]) -> None:
-        self._files.make_directory(directory)
-        for start, (offset, data) in pieces:
-            path = directory / file_name(start)
-            with self._files.open_or_create(path) as file:
-                if file.size < self._file_size:
-                    file.truncate(self._file_size)
-                file.pwrite(data, offset)
-            self._touched.add(path)
-
     def _end(self, directory: Path) -> int:
         """Where the next unit goes. Raises Refused if the last file is damaged."""
-        with MappedFileQueue.open(directory, self._file_size) as files:
+        with MappedFileQueue.open(directory, self._stream.file_size) as files:
             if not files.files:
                 return 0
             last = files.files[-1]
@@ -368,16 +354,11 @@ class ExtWriter:
                 if isinstance(part, ExtUnits):
                     end = int(part.position[-1]) + int(part.columns.ints("size")[-1])
                 elif part.kind == "end":
-                    end = last.start + self._file_size
+                    end = last.start + self._stream.file_size
                 elif part.kind == "damage":
                     raise Refused("damaged", path=last.path, offset=part.position - last.start)
             return end
 
     def sync(self) -> None:
         """Flush what was written to the disk, names of new files included."""
-        for path in sorted(self._touched):
-            with self._files.open(path) as file:
-                file.sync()
-        for directory in sorted({path.parent for path in self._touched}):
-            self._files.sync_directory(directory)
-        self._touched.clear()
+        self._stream.sync()

@@ -22,10 +22,11 @@ from ...formats.batch_consume_queue import UNIT_BYTES as BATCH_UNIT_BYTES
 from ...formats.consume_queue import PRE_FILL, UNIT, UNIT_BYTES
 from ...formats.fixed import numbers_of
 from ..disk.file_queue import MappedFileQueue, file_name, size_of
-from ..disk.files import Files, OpenFile
+from ..disk.files import Files
 from ..disk.layout import Layout, queue_directories, queue_directory
 from ..disk.sizes import QUEUES_LOOKED_AT, consume_queue_size
 from ..errors import InvalidInput, Refused
+from ..log.write import StreamFiles
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -85,10 +86,7 @@ class QueueWriter:
             raise InvalidInput(f"consume queue file size {file_size} is no multiple of {UNIT_BYTES}")
         self.directory = directory
         self.next_offset = next_offset
-        self._files = files
-        self._file_size = file_size
-        self._touched: set[Path] = set()
-        self._new_names: set[Path] = set()
+        self._stream = StreamFiles(files, file_size)
 
     def append(self, first: int, units: Buffer) -> None:
         """Write the bytes of units `first`, `first` + 1, …
@@ -98,47 +96,13 @@ class QueueWriter:
         if self.next_offset is not None and first != self.next_offset:
             raise Refused(f"unit {first} does not follow: the queue's next is {self.next_offset}", path=self.directory)
         begins = self.next_offset is None
-        for piece in pieces(first, units, self._file_size, begins=begins):
-            self._write(piece)
+        for start, offset, data in pieces(first, units, self._stream.file_size, begins=begins):
+            self._stream.write(self.directory, start, offset, data, UNIT_BYTES)
         self.next_offset = first + len(memoryview(units).cast("B")) // UNIT_BYTES
-
-    def _write(self, piece: QueueFilePiece) -> None:
-        path = self.directory / file_name(piece.file_start)
-        end = piece.offset + len(memoryview(piece.data).cast("B"))
-        if path.exists():
-            file = self._files.open(path)
-        else:
-            self._files.make_directory(self.directory)
-            file = self._files.create(path)
-            self._new_names.add(self.directory)
-        self._touched.add(path)
-        with file:
-            if file.size < self._file_size:
-                file.truncate(self._file_size)
-            file.pwrite(piece.data, piece.offset)
-            _clear_stale(file, end, self._file_size, UNIT_BYTES)
 
     def sync(self) -> None:
         """Flush what was written to the disk, names of new files included."""
-        _sync(self._files, self._touched, self._new_names)
-
-
-def _clear_stale(file: OpenFile, end: int, file_size: int, unit_size: int) -> None:
-    """Zero the units of an earlier life from byte `end` on: they would count as soon as the log reaches them (B21)."""
-    if any(file.pread(unit_size, end)):
-        stale = file.pread(file_size - end, end).rstrip(b"\0")
-        file.pwrite(bytes(len(stale)), end)
-
-
-def _sync(files: Files, paths: set[Path], directories: set[Path]) -> None:
-    """Flush files and directories to the disk, and empty both sets."""
-    for path in sorted(paths):
-        with files.open(path) as file:
-            file.sync()
-    for directory in sorted(directories):
-        files.sync_directory(directory)
-    paths.clear()
-    directories.clear()
+        self._stream.sync()
 
 
 Queue = tuple[str, int]
@@ -244,19 +208,17 @@ class BatchQueuesWriter:
         self._root = layout.batch_consume_queue
         self._next_offsets = next_offsets
         self._config = layout.broker_config
-        self._ends: dict[Queue, tuple[int, int]] = {}
+        self._ends: dict[Queue, int] = {}
         #: files have got units
         self.changed = False
-        self._touched: set[Path] = set()
-        self._new_names: set[Path] = set()
 
     def check(self, queue: Queue) -> None:
         """Raise InvalidInput for a queue that cannot have a directory, Refused for a directory outside of the store."""
         if queue not in self._ends:
             directory = queue_directory(self._root, *queue)
-            end, file_size = self._end(queue, directory)
-            self._files.check_inside(directory / file_name(end - end % file_size))
-            self._ends[queue] = end, file_size
+            end = self._end(queue, directory)
+            self._files.check_inside(directory / file_name(end - end % self._stream.file_size))
+            self._ends[queue] = end
 
     def add(self, queue: Queue, units: Units, counts: Ints) -> None:
         """Append the units of records of one queue. counts: messages in each record, int64[n]."""
@@ -275,48 +237,40 @@ class BatchQueuesWriter:
         self._append(queue, memoryview(rows.tobytes()))
         self._next_offsets[queue] = int(units.queue_offset[-1] + counts[-1])
 
-    def _end(self, queue: Queue, directory: Path) -> tuple[int, int]:
-        """Byte position behind the last unit of a queue, and the size of its files."""
+    def _end(self, queue: Queue, directory: Path) -> int:
+        """Byte position behind the last unit of a queue."""
         from .batches import BatchConsumeQueue
 
-        size = self._file_size
+        size = self._stream.file_size
         if size % BATCH_UNIT_BYTES:
             raise InvalidInput(f"batch consume queue file size {size} is no multiple of {BATCH_UNIT_BYTES}")
         with MappedFileQueue.open(directory) as files:
-            return BatchConsumeQueue(*queue, files).stop * BATCH_UNIT_BYTES, size
+            return BatchConsumeQueue(*queue, files).stop * BATCH_UNIT_BYTES
 
     @cached_property
-    def _file_size(self) -> int:
-        """The configured size; without one the size of most queues of the store, or the default."""
+    def _stream(self) -> StreamFiles:
+        """Its files have the configured size; without one the size of most queues of the store, or the default."""
         size, origin = self._config.size("mapperFileSizeBatchConsumeQueue")
-        if origin == "configuration":
-            return size
-        queues = islice(queue_directories(self._root), QUEUES_LOOKED_AT)
-        found = Counter(size_of(MappedFileQueue.open(queue.path).files) for queue in queues)
-        found.pop(0, None)
-        return max(found, key=lambda size: (found[size], size), default=size)
+        if origin != "configuration":
+            queues = islice(queue_directories(self._root), QUEUES_LOOKED_AT)
+            found = Counter(size_of(MappedFileQueue.open(queue.path).files) for queue in queues)
+            found.pop(0, None)
+            size = max(found, key=lambda size: (found[size], size), default=size)
+        return StreamFiles(self._files, size)
 
     def _append(self, queue: Queue, data: memoryview) -> None:
         directory = queue_directory(self._root, *queue)
-        position, file_size = self._ends[queue]
+        position = self._ends[queue]
         self.changed = True
         while data:
-            offset = position % file_size
-            part = data[: file_size - offset]
-            path = directory / file_name(position - offset)
-            if not path.exists():
-                self._files.make_directory(directory)
-                self._new_names.add(directory)
-            self._touched.add(path)
-            with self._files.open_or_create(path) as file:
-                if file.size < file_size:
-                    file.truncate(file_size)
-                file.pwrite(part, offset)
-                _clear_stale(file, offset + len(part), file_size, BATCH_UNIT_BYTES)
+            offset = position % self._stream.file_size
+            part = data[: self._stream.file_size - offset]
+            self._stream.write(directory, position - offset, offset, part, BATCH_UNIT_BYTES)
             position += len(part)
             data = data[len(part) :]
-        self._ends[queue] = position, file_size
+        self._ends[queue] = position
 
     def sync(self) -> None:
         """Flush what was written to the disk, names of new files included."""
-        _sync(self._files, self._touched, self._new_names)
+        if self.changed:
+            self._stream.sync()

@@ -37,12 +37,13 @@ from ..counted import counted
 from ..disk.broker_conf import BrokerConfig
 from ..disk.byte_reader import read_at
 from ..disk.checkpoint import TimerCheck, read_timer_check
-from ..disk.file_queue import MappedFileQueue, file_name
+from ..disk.file_queue import MappedFileQueue
 from ..disk.files import Files
 from ..disk.layout import Layout
 from ..errors import Missing, NotFound, StoreError
 from ..index.read import sizes_of
 from ..log.message import read_message
+from ..log.write import Pieces, StreamFiles
 from ..queues.read import ConsumeQueue
 from .read import TimerUnits, due_ms, is_in_place, timer_log, timer_wheel, wheel_at_rest, wheel_bytes
 
@@ -372,6 +373,7 @@ class TimerWriter:
         self._clock = clock
         self._ticks = Ticks.of_store(layout)
         self._file_size = sizes_of(layout).timer_log.value
+        self._stream = StreamFiles(files, self._file_size)
         self._check = layout.config / TIMER_CHECK
 
     def enqueue(self) -> int:
@@ -453,29 +455,17 @@ class TimerWriter:
 
     def _append(self, batch: list[TimerMessage], wheel: Wheel, end: int, write_ms: int) -> int:
         """Write the units of a batch to the log and flush them; return the log's new end."""
-        pieces: dict[int, tuple[int, bytearray]] = {}
+        pieces = Pieces()
         for message in batch:
             position, blank = next_place(end, self._file_size)
             if blank:
-                self._piece(pieces, end).extend(blank)
-            self._piece(pieces, position).extend(wheel.add(message, position, write_ms))
+                self._stream.piece(pieces, end).extend(blank)
+            self._stream.piece(pieces, position).extend(wheel.add(message, position, write_ms))
             end = position + UNIT_BYTES
-        directory = self._layout.timer_log
-        self._files.make_directory(directory)
         for start, (offset, data) in pieces.items():
-            path = directory / file_name(start)
-            with self._files.open_or_create(path) as file:
-                if file.size < self._file_size:
-                    file.truncate(self._file_size)
-                file.pwrite(data, offset)
-                file.sync()
-        self._files.sync_directory(directory)
+            self._stream.write(self._layout.timer_log, start, offset, data)
+        self._stream.sync()
         return end
-
-    def _piece(self, pieces: dict[int, tuple[int, bytearray]], position: int) -> bytearray:
-        """The bytes to append to the file that holds a position; new ones begin at that position."""
-        offset = position % self._file_size
-        return pieces.setdefault(position - offset, (offset, bytearray()))[1]
 
     def _stored_slot(self, number: int) -> Slot:
         """A slot as it is in the wheel file; an empty one without a file."""
