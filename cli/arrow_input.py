@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..formats.derive.ragged import Flags, Ints
 from ..store.arrow import require_arrow
-from ..store.arrow.messages import record_of
+from ..store.put.message_json import record_of
 from .ndjson_input import Line
 
 if TYPE_CHECKING:

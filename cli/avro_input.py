@@ -6,8 +6,8 @@ import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from ..store.arrow.messages import record_of
 from ..store.errors import InvalidInput, StoreError, Unsupported, from_os_error
+from ..store.put.message_json import record_of
 from .ndjson_input import Line
 
 _ROWS = 1000

@@ -9,7 +9,6 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..store.arrow.messages import columns_of_rows, corrupted_rows
 from ..store.broker.profiles import OLDEST, RecordRules, profile_of
 from ..store.counted import counted
 from ..store.errors import Corrupted, InvalidInput, LimitExceeded, StoreError
@@ -223,6 +222,8 @@ class _Stream:
         """
         columns = None
         if isinstance(portion, NumberedRows) and not self._has_corrupted(portion):
+            from ..store.arrow.messages import columns_of_rows  # imports pyarrow
+
             columns = columns_of_rows(portion.batch, self._reader)
             if columns is not None and self._present is not None and not _identifiable(columns, portion):
                 columns = None  # line by line, to name the row in the error
@@ -237,6 +238,8 @@ class _Stream:
             self._append_lines(portion.lines(), None)
 
     def _has_corrupted(self, portion: NumberedRows) -> bool:
+        from ..store.arrow.messages import corrupted_rows
+
         names = portion.batch.schema.names
         try:
             return CRC_OK in names and len(corrupted_rows(portion.batch.column(CRC_OK))) > 0

@@ -31,23 +31,14 @@ from ..errors import InvalidInput, LimitExceeded, from_os_error
 from ..output.stage import publish_made
 from ..put.bulk import AHEAD_ROWS
 from ..put.message_columns import columns_of, columns_where
-from ..put.message_json import MessageReader, is_message
+from ..put.message_json import MessageReader, is_message, record_of
 from ..put.new_message import STORE, NewMessage, UniqueKeys, WriterOptions
 from ..put.on_damage import CorruptedBodies, OnDamage
 from ..put.producer import refused_copies
 from ..put.tail import check_new_store
 from ..put.writer import StoreWriter
 from .log_columns import SCHEMA
-from .messages import (
-    as_read,
-    columns_of_rows,
-    corrupted_rows,
-    fitted,
-    numbered,
-    record_of,
-    schema_as_read,
-    without_dictionary,
-)
+from .messages import as_read, columns_of_rows, corrupted_rows, fitted, numbered, schema_as_read, without_dictionary
 from .stores import BODY, BODY_CRC_OK, DAY_FOLDERS, one_of, parse_config
 
 FORMS = {".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow"}

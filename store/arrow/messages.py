@@ -5,11 +5,13 @@ Rows that are not plain (JSON in a cell, records other than messages, refused va
 
 from __future__ import annotations
 
-import base64
-import json
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from ...formats.derive import Ragged
 from ...formats.derive.ragged import Ints
@@ -22,22 +24,13 @@ from ..put.message_columns import NO_CRC
 from ..put.message_json import MessageReader, parse_host
 from ..put.new_message import COMPRESSED, COPIED, NUMBER_LIMITS, STORE, stored_body, wrong_crc
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pyarrow as pa
-
 _ROW_BY_ROW = ("body_base64", "topic_base64", "properties_raw_base64", "stale")
 """If one of these columns has a value, rows are converted row by row."""
-_EPOCH = datetime.fromtimestamp(0, UTC)
 _SEPARATORS = NAME_VALUE_SEPARATOR + ITEM_SEPARATOR
 
 
 def as_read(batch: pa.RecordBatch, path: Path) -> pa.RecordBatch:
     """The rows with the types of `_type_as_read`. Raises InvalidInput."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     schema, arrays = schema_as_read(batch.schema, path), list[pa.Array]()
     if schema.equals(batch.schema):  # which keeps the rows of a batch without a column, too
         return batch
@@ -58,8 +51,6 @@ def as_read(batch: pa.RecordBatch, path: Path) -> pa.RecordBatch:
 
 def schema_as_read(schema: pa.Schema, path: Path) -> pa.Schema:
     """The columns of `as_read`. Raises InvalidInput for two of one name."""
-    import pyarrow as pa
-
     for name in schema.names:
         if len(schema.get_all_field_indices(name)) > 1:
             raise InvalidInput(f"two columns have the name {name}", path=path, hint="rename or drop one of them")
@@ -75,8 +66,6 @@ def _type_as_read(column: pa.Field) -> pa.DataType:
     >>> _type_as_read(pa.field("keys", pa.large_list(pa.string_view())))
     LargeListType(large_list<item: large_string>)
     """
-    import pyarrow as pa
-
     if pa.types.is_timestamp(column.type) and column.name.endswith("_timestamp"):
         return pa.timestamp("ms", "UTC")
     return _without_views(column.type)
@@ -84,8 +73,6 @@ def _type_as_read(column: pa.Field) -> pa.DataType:
 
 def _without_views(kind: pa.DataType) -> pa.DataType:
     """The same type, of texts and bytes that Arrow can sort."""
-    import pyarrow as pa
-
     if pa.types.is_string_view(kind):
         return pa.large_string()
     if pa.types.is_binary_view(kind):
@@ -102,16 +89,12 @@ def _without_views(kind: pa.DataType) -> pa.DataType:
 
 def without_dictionary(column: pa.Field) -> pa.Field:
     """A dictionary column as its value type: each file may have another dictionary."""
-    import pyarrow as pa
-
     of_values = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     return pa.field(column.name, of_values)
 
 
 def fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """The rows with the columns of a schema; null where they lack one."""
-    import pyarrow as pa
-
     if batch.schema.equals(schema):
         return batch
     names = set(batch.schema.names)
@@ -124,8 +107,6 @@ def fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 def columns_of_rows(batch: pa.RecordBatch, reader: MessageReader) -> dict[str, Any] | None:
     """The columns of MESSAGE that a producer sends; None if the rows are not plain."""
-    import pyarrow as pa
-
     table = {name: batch.column(name) for name in batch.schema.names}
     if not {"topic", "body"} <= table.keys() or any(_has_values(table, name) for name in _ROW_BY_ROW):
         return None
@@ -171,8 +152,6 @@ def _all_raw(table: dict[str, Any]) -> bool | None:
 
 def _pack_bodies(columns: dict[str, Any], table: dict[str, Any], *, raw: bool) -> None:
     """Replace bodies by what is to be stored, see `stored_body`. Raises InvalidInput."""
-    import numpy as np
-
     if raw:
         return
     count = len(columns["body"])
@@ -197,8 +176,6 @@ def _optional_texts(table: dict[str, Any], name: str, count: int) -> list[str | 
 
 def _with_rows(strings: Ragged, rows: Any, others: list[bytes]) -> Ragged:
     """The strings with others in some rows."""
-    import numpy as np
-
     behind = Ragged.of(others)
     start, length = strings.start.copy(), strings.length.copy()
     start[rows], length[rows] = behind.start + len(strings.buffer), behind.length
@@ -207,8 +184,6 @@ def _with_rows(strings: Ragged, rows: Any, others: list[bytes]) -> Ragged:
 
 def _keep_wrong_crcs(columns: dict[str, Any], table: dict[str, Any]) -> None:
     """Give bodies that failed their checksum where they were read a checksum that fails again."""
-    import numpy as np
-
     rows = corrupted_rows(table.get("body_crc_ok"))
     if not len(rows):
         return
@@ -220,9 +195,6 @@ def _keep_wrong_crcs(columns: dict[str, Any], table: dict[str, Any]) -> None:
 
 def _have_their_crcs(columns: dict[str, Any], table: dict[str, Any]) -> bool:
     """Whether bodies that are texts have the checksums beside them, see `require_checksum`."""
-    import numpy as np
-    import pyarrow as pa
-
     kind, bodies = table["body"].type, columns["body"]
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     if "body_crc" not in table or not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
@@ -238,9 +210,6 @@ def corrupted_rows(body_crc_ok: Any) -> Ints:
 
     Raises InvalidInput for values that are neither true nor false.
     """
-    import numpy as np
-    import pyarrow as pa
-
     if body_crc_ok is None or body_crc_ok.null_count == len(body_crc_ok):
         return np.zeros(0, np.int64)
     if not pa.types.is_boolean(body_crc_ok.type):
@@ -255,9 +224,6 @@ def _has_values(table: dict[str, Any], name: str) -> bool:
 
 def _strings(array: Any) -> Ragged:
     """A column of texts or bytes without copying it. Raises ArrowInvalid for another type."""
-    import numpy as np
-    import pyarrow as pa
-
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     if not (pa.types.is_large_binary(array.type) or pa.types.is_large_string(array.type)):
@@ -276,8 +242,6 @@ def _strings(array: Any) -> Ragged:
 
 def _numbers(array: Any, missing: int) -> Any:
     """A column of integers or times (ms since 1970) as int64[n]. Raises ArrowInvalid for another type."""
-    import pyarrow as pa
-
     if pa.types.is_timestamp(array.type):
         array = array.cast(pa.timestamp("ms", array.type.tz))
     elif not pa.types.is_integer(array.type) and not pa.types.is_null(array.type):
@@ -287,10 +251,6 @@ def _numbers(array: Any, missing: int) -> Any:
 
 def numbered(array: Any, number_of: Callable[[Any], int]) -> Ints:
     """int64[n]: `number_of` the value in each row; called once for each different value."""
-    import numpy as np
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     values = array.unique().to_pylist()
     numbers = np.array([number_of(value) for value in values], np.int64)
     if len(values) == 1:
@@ -302,8 +262,6 @@ def numbered(array: Any, number_of: Callable[[Any], int]) -> Ints:
 
 def _hosts(array: Any) -> tuple[Ragged, Any]:
     """The addresses and ports of `ip:port`. Raises InvalidInput, UnicodeError."""
-    import numpy as np
-
     known = dictionary(_strings(array))
     hosts = [parse_host(text.decode(), "born_host") for text in known.values]
     return Ragged.of([ip for ip, _ in hosts])[known.ids], np.array([p for _, p in hosts])[known.ids]
@@ -311,8 +269,6 @@ def _hosts(array: Any) -> tuple[Ragged, Any]:
 
 def _property_texts(table: dict[str, Any], count: int, reader: MessageReader) -> Ragged | None:
     """The properties as texts, as `MessageReader` makes them; None if rows are not plain."""
-    import numpy as np
-
     if _has_values(table, "properties_raw"):
         raw = _strings(table["properties_raw"])
         rows = np.flatnonzero(raw.length >= 0)
@@ -343,8 +299,6 @@ def _property_texts(table: dict[str, Any], count: int, reader: MessageReader) ->
 
 def _plain(strings: Ragged) -> bool:
     """Whether no separator is in the strings, nor in their buffer between them."""
-    import numpy as np
-
     length = np.maximum(strings.length, 0)
     if not length.any():
         return True
@@ -360,9 +314,6 @@ def _lists_are_known(table: dict[str, Any], field: str, texts: Ragged) -> bool:
 
 def _map_texts(array: Any, count: int) -> Ragged | None:
     """The texts of a column of maps or structs; None if it is not plain."""
-    import numpy as np
-    import pyarrow as pa
-
     nothing = Ragged.repeat(b"", count)
     if array is None or array.null_count == len(array):
         return nothing
@@ -395,34 +346,3 @@ def _unique_keys(table: dict[str, Any], texts: Ragged, reader: MessageReader) ->
     if not lacks.any():
         return Ragged.repeat(b"", len(lacks))
     return Ragged.of([reader.new_key().encode() if lack else None for lack in lacks.tolist()])
-
-
-def record_of(row: dict[str, Any], number: int) -> dict[str, Any]:
-    """A row as its NDJSON record would be. Raises InvalidInput."""
-    record: dict[str, Any] = {}
-    for name, value in row.items():
-        if isinstance(value, bytes) and name in ("topic", "body", "properties_raw"):
-            record[f"{name}_base64"] = base64.b64encode(value).decode()
-        elif name.endswith("_timestamp") and hasattr(value, "timestamp"):
-            # a time without a zone is in UTC, as in columns
-            time = value if value.tzinfo else value.replace(tzinfo=UTC)
-            record[name] = (time - _EPOCH) // timedelta(milliseconds=1)
-        elif name == "properties" and value is not None:
-            record[name] = _properties(value, number)
-        elif value is not None or name == "unique_key":
-            record[name] = value
-    return record
-
-
-def _properties(value: Any, number: int) -> Any:
-    """Properties given as a map, an object or JSON text. Raises InvalidInput."""
-    if isinstance(value, str):
-        try:
-            return json.loads(value)
-        except (ValueError, RecursionError) as error:
-            raise InvalidInput(f"row {number}: properties: {error}") from None
-    try:
-        found = dict(value)
-    except (TypeError, ValueError):
-        raise InvalidInput(f"row {number}: properties: {type(value).__name__} is not a map") from None
-    return {name: item for name, item in found.items() if item is not None}

@@ -1,10 +1,12 @@
-"""A message from its JSON object: what `dump` prints, `put --from` reads (`mqstore put --help`)."""
+"""A message from its JSON object, which `dump` prints and `put --from` reads (`mqstore put --help`), or from a row."""
 
 from __future__ import annotations
 
 import base64
 import binascii
+import json
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from ...formats import message_properties as names
@@ -282,3 +284,37 @@ def _property_map(value: object) -> dict[str, str]:
         if not isinstance(item, str):
             raise InvalidInput(f"properties: {name}: not text: {item!r}")
     return dict(value)
+
+
+_EPOCH = datetime.fromtimestamp(0, UTC)
+
+
+def record_of(row: dict[str, Any], number: int) -> dict[str, Any]:
+    """A row as its NDJSON record would be. Raises InvalidInput."""
+    record: dict[str, Any] = {}
+    for name, value in row.items():
+        if isinstance(value, bytes) and name in ("topic", "body", "properties_raw"):
+            record[f"{name}_base64"] = base64.b64encode(value).decode()
+        elif name.endswith("_timestamp") and hasattr(value, "timestamp"):
+            # a time without a zone is in UTC, as in columns
+            time = value if value.tzinfo else value.replace(tzinfo=UTC)
+            record[name] = (time - _EPOCH) // timedelta(milliseconds=1)
+        elif name == "properties" and value is not None:
+            record[name] = _properties_of_cell(value, number)
+        elif value is not None or name == "unique_key":
+            record[name] = value
+    return record
+
+
+def _properties_of_cell(value: Any, number: int) -> Any:
+    """Properties given as a map, an object or JSON text. Raises InvalidInput."""
+    if isinstance(value, str):
+        try:
+            return json.loads(value)
+        except (ValueError, RecursionError) as error:
+            raise InvalidInput(f"row {number}: properties: {error}") from None
+    try:
+        found = dict(value)
+    except (TypeError, ValueError):
+        raise InvalidInput(f"row {number}: properties: {type(value).__name__} is not a map") from None
+    return {name: item for name, item in found.items() if item is not None}

@@ -21,7 +21,7 @@ import pytest
 from mqstore.formats.hashing import crc31
 from mqstore.formats.sys_flag import SysFlag
 from mqstore.store.arrow.export_formats import ExportFormat, open_sink
-from mqstore.store.arrow.messages import record_of
+from mqstore.store.put.message_json import record_of
 
 from ...cli.datadriven import run_here
 from ...stores import ALL, OF_TODAY, truth, unpack
