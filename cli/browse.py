@@ -138,7 +138,7 @@ class MessagesView(BrowseView):
         else:
             rows = self.browser.page(self.queue, self.first)
             self.next = self.first + PAGE
-        return [(str(row.queue_offset), self._cells(row), partial(_message_of, row)) for row in rows]
+        return [(str(row.queue_offset), self._cells(row), partial(getattr, row, "message")) for row in rows]
 
     def _cells(self, row: BrowseRow) -> list[Text]:
         if row.message is None:
@@ -153,10 +153,6 @@ class MessagesView(BrowseView):
         """Show the page that begins at an offset, moved into the range of the queue."""
         last = max(self.queue.min_offset, self.queue.max_offset - 1)
         self.first = min(max(first, self.queue.min_offset), last)
-
-
-def _message_of(row: BrowseRow) -> Message | None:
-    return row.message
 
 
 def _number(value: int | None) -> Text:
