@@ -31,13 +31,20 @@ from ..broker.snapshot import QueueId, Snapshot
 from ..disk.files import Edit
 from ..errors import Unreadable
 from ..log.commit_log import CommitLog
-from ..queues.rocksdb import RocksDb, RocksdbConsumeQueue, RocksdbConsumeQueues, is_rocksdb, odd_rows
+from ..queues.rocksdb import (
+    QueueBound,
+    RocksDb,
+    RocksdbConsumeQueue,
+    RocksdbConsumeQueues,
+    bound_in,
+    is_rocksdb,
+    odd_rows,
+)
 from ..queues.rocksdb_copy import CopiedQueues
 from ..queues.rocksdb_write import (
     UNIT,
     DatabaseFix,
     Holes,
-    QueueBound,
     Rewritten,
     UnitChanges,
     UnitSpool,
@@ -259,8 +266,7 @@ class DatabaseAudit(LogObserver):
             if len(gone) > MOST_GONE:
                 return
         high, low = (formats.bound_key(topic, queue.queue_id, each) for each in (MAX, MIN))
-        found = database.get(BOUNDS, high)
-        row = QueueBound(*_BOUND.unpack(found)) if found and len(found) == _BOUND.size else None
+        row = bound_in(database, topic, queue.queue_id, MAX)
         beyond = row is None or row.physical_offset >= self.log_end
         if emptied >= 0:  # the queue continues behind its last offset, as brokers begin queues late
             emptied = emptied if row is None else max(emptied, row.queue_offset)

@@ -22,8 +22,8 @@ from ..disk.files import Content, Files, write_new
 from ..disk.layout import Layout
 from ..errors import InvalidInput, Refused
 from ..index.read import sizes_of
-from ..queues.rocksdb import CURRENT, RocksDb, RocksdbConsumeQueues, queue_of_bound
-from ..queues.rocksdb_write import UnitChanges, UnitSpool, changed, in_order
+from ..queues.rocksdb import CURRENT, RocksDb, RocksdbConsumeQueues
+from ..queues.rocksdb_write import UnitChanges, UnitSpool, changed, in_order, last_units
 from ..settings.rocksdb import rows_of, stand_ins
 from ..start.queue_stores import QueueStores, queue_stores
 from .tail import NO_BATCHES, Tail, unclean
@@ -144,11 +144,7 @@ class DatabaseWriter:
 
 def _check_ends(layout: Layout, stores: QueueStores, database: RocksDb, tail: Tail) -> None:
     """Check that the `max` rows, on which brokers rely, agree with the queues. Raises Unclean."""
-    rows = {
-        queue: int(_BOUND.unpack(value)[1]) + 1
-        for key, value in database.items(BOUNDS)
-        if (queue := queue_of_bound(key)) is not None and len(value) == _BOUND.size
-    }
+    rows: dict[tuple[str, int], int] = {queue: bound.queue_offset + 1 for queue, bound in last_units(database)}
     both = {queue for queue in tail.next_offsets if stores.in_database(queue[0])}
     for queue in sorted({*rows, *both}):
         end, row = tail.next_offsets.get(queue, 0), rows.get(queue, 0)

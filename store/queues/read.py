@@ -15,6 +15,7 @@ with the same time, the first that its bisection meets. Seen with brokers 4.3.1,
 from __future__ import annotations
 
 import os
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from itertools import islice
@@ -391,13 +392,7 @@ class ConsumeQueues:
 
 def _first_false(low: int, high: int, holds: Callable[[int], bool]) -> int:
     """First number of low ≤ k < high for which `holds` is false; `holds` must be true for all before it."""
-    while low < high:
-        middle = (low + high) // 2
-        if holds(middle):
-            low = middle + 1
-        else:
-            high = middle
-    return low
+    return low + bisect_left(range(low, high), True, key=lambda number: not holds(number))
 
 
 def _end_of_data(descriptor: int, size: int) -> int:

@@ -16,7 +16,7 @@ from contextlib import suppress
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...formats import rocksdb_consume_queue as formats
 from ...formats.fixed import numbers_of
@@ -272,11 +272,30 @@ def _unread(path: Path) -> Iterator[Unread]:
             yield from fill_any(descriptor, room[: size - at], at, os.fspath(path), end=size)[1]
 
 
-_UNIT = numbers_of(formats.UNIT)
+_UNIT, _BOUND = numbers_of(formats.UNIT), numbers_of(formats.BOUND)
 _BEHIND_OFFSETS = b"\x7f" + b"\xff" * 8
 """Suffix behind every queue offset; negative numbers follow, which are no queue offsets."""
 _BEHIND_QUEUE = b"\xff" * 9
 """Suffix behind all keys that begin with the key of a queue."""
+
+
+class QueueBound(NamedTuple):
+    """The last unit of a queue, or the first: log position of its record, and its queue offset."""
+
+    physical_offset: int
+    queue_offset: int
+
+    def hides(self, first: QueueBound) -> bool:
+        """Whether this `min` row hides the first message, or sends consumers where no message is. first: unit."""
+        if self.queue_offset < first.queue_offset:
+            return self.physical_offset >= first.physical_offset
+        return self.queue_offset > first.queue_offset
+
+
+def bound_in(database: RocksDb, topic: bytes, queue_id: int, which: bytes) -> QueueBound | None:
+    """The `min` or `max` row of a queue; None without a whole one. Raises Unreadable."""
+    value = database.get(BOUNDS, formats.bound_key(topic, queue_id, which))
+    return QueueBound(*_BOUND.unpack(value)) if value is not None and len(value) == _BOUND.size else None
 
 
 class RocksdbConsumeQueue(ConsumeQueue):
@@ -303,11 +322,8 @@ class RocksdbConsumeQueue(ConsumeQueue):
         last = next(self.newest_first(), None)
         if last is not None:
             return last.queue_offset + 1
-        key = formats.bound_key(self._topic, self.queue_id, MAX)
-        value = self._database.get(BOUNDS, key)
-        if value is None or len(value) != formats.BOUND.sizeof():
-            return 0
-        return int(formats.BOUND.parse(value).queue_offset) + 1
+        bound = bound_in(self._database, self._topic, self.queue_id, MAX)
+        return 0 if bound is None else bound.queue_offset + 1
 
     def unit(self, queue_offset: int) -> Unit | None:
         """The unit with this queue offset, valid or not; None if there is none."""

@@ -41,7 +41,7 @@ from ..disk.byte_reader import pieces
 from ..disk.files import Content, Edit
 from ..disk.temporary import TemporaryBytes, mapped, temporary_files
 from ..errors import NoSpace, StoreError, Unreadable, Unsupported, from_os_error
-from .rocksdb import DEFAULT, HINT, RocksDb, RocksdbConsumeQueue, queue_of_bound
+from .rocksdb import DEFAULT, HINT, QueueBound, RocksDb, RocksdbConsumeQueue, queue_of_bound
 
 _TABLE = ".sst"
 _TABLE_FORMAT = 5
@@ -225,19 +225,6 @@ Stretches = Iterable[tuple[list[bytes], list[bytes]]]
 """Keys and values in key order, some at a time."""
 _BYTES_OF_UNIT, _BYTES_OF_BOUND = 64, 256
 """Upper estimates of what a unit and a bound take in a database."""
-
-
-class QueueBound(NamedTuple):
-    """The last unit of a queue, or the first: log position of its record, and its queue offset."""
-
-    physical_offset: int
-    queue_offset: int
-
-    def hides(self, first: QueueBound) -> bool:
-        """Whether this `min` row hides the first message, or sends consumers where no message is. first: unit."""
-        if self.queue_offset < first.queue_offset:
-            return self.physical_offset >= first.physical_offset
-        return self.queue_offset > first.queue_offset
 
 
 class UnitSpool:

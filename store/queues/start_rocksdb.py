@@ -6,11 +6,11 @@ bounds (family `offset`); it never compares the units themselves with the log.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from construct import ConstructError
@@ -24,7 +24,7 @@ from ..broker.snapshot import QueueId
 from ..broker.system_topics import LMQ_PREFIX
 from ..disk.temporary import Spill
 from ..errors import Unreadable
-from .rocksdb import RocksDb, RocksdbConsumeQueue
+from .rocksdb import QueueBound, RocksDb, RocksdbConsumeQueue
 from .start import QueueState
 from .units import LARGEST_OFFSET, UNIT_DTYPE, Units, gather, joined
 
@@ -48,26 +48,12 @@ class Commit(Enum):
     IN_PARTS = "before the cut, the last record alone at last"
 
 
-class BoundRow(NamedTuple):
-    """A row of a bound: log position of a unit's record, and its queue offset."""
-
-    position: int
-    offset: int
-
-
 class RowDamage(Exception):
     """The exception that a broker throws at a row; `reason` in its words."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
-
-
-class FileQueue(Protocol):
-    """What `DatabaseState.compare` needs of a queue in files."""
-
-    @property
-    def max_offset(self) -> int: ...
 
 
 @dataclass
@@ -83,10 +69,10 @@ class _AddedUnits:
     settled: tuple[Ints, Units] | None = None
 
     @property
-    def last(self) -> BoundRow:
+    def last(self) -> QueueBound:
         """The unit that was put last."""
         offsets, units = self._unjoined[-1] if self._unjoined else (self.offsets[-1], self.units[-1])
-        return BoundRow(int(units["physical_offset"][-1]), int(offsets[-1]))
+        return QueueBound(int(units["physical_offset"][-1]), int(offsets[-1]))
 
     def put(self, offsets: Ints, units: Units) -> None:
         self._unjoined.append((offsets, units))
@@ -152,7 +138,7 @@ class DatabaseState:
     throwing: set[QueueId] = field(default_factory=set)
     _first_asked: dict[QueueId, int] = field(default_factory=dict)
     _highest: dict[QueueId, int] = field(default_factory=dict)
-    _lowest: dict[QueueId, BoundRow] = field(default_factory=dict)
+    _lowest: dict[QueueId, QueueBound] = field(default_factory=dict)
     _added: dict[QueueId, _AddedUnits] = field(default_factory=dict)
     _waiting: dict[QueueId, _AddedUnits] = field(default_factory=dict)
     _spill: Spill = field(default_factory=Spill)
@@ -215,19 +201,19 @@ class DatabaseState:
     def _key(self, queue: QueueId, bound: bytes) -> bytes:
         return formats.bound_key(utf8(queue.topic), queue.queue_id, bound)
 
-    def bound(self, queue: QueueId, bound: bytes) -> BoundRow | None:
+    def bound(self, queue: QueueId, bound: bytes) -> QueueBound | None:
         """The `min` or `max` row of a queue, None if there is none. Raises RowDamage if it is too short."""
         value = self.rows.get(self._key(queue, bound))
         if value is None:
             return None
         if len(value) < _BOUND.size:
             raise RowDamage(f"IndexOutOfBoundsException at the {bound.decode()} row of {queue}")
-        return BoundRow(*map(int, _BOUND.unpack(value[: _BOUND.size])))
+        return QueueBound(*map(int, _BOUND.unpack(value[: _BOUND.size])))
 
-    def _put_bound(self, queue: QueueId, bound: bytes, row: BoundRow) -> None:
+    def _put_bound(self, queue: QueueId, bound: bytes, row: QueueBound) -> None:
         self.rows[self._key(queue, bound)] = _BOUND.pack(*row)
         if bound == MAX:
-            self._highest[queue] = row.offset
+            self._highest[queue] = row.queue_offset
         else:
             self._lowest[queue] = row
 
@@ -235,30 +221,30 @@ class DatabaseState:
         """maxOffsetInQueue."""
         if queue not in self._highest:
             row = self.bound(queue, MAX)
-            self._highest[queue] = row.offset if row else _NONE
+            self._highest[queue] = row.queue_offset if row else _NONE
         return self._highest[queue] + 1
 
     def max_physical(self, queue: QueueId) -> int:
         """Log position where the record of the last unit begins, -1 without a unit."""
         row = self.bound(queue, MAX)
-        return row.position if row else -1
+        return row.physical_offset if row else -1
 
     def min_offset(self, queue: QueueId) -> int:
         """minOffsetInQueue, which is corrected when it is asked for."""
         row = self._lowest.get(queue)
         if row is None:
             row = self.bound(queue, MIN)
-            if row is not None and row.position >= self.log_start:
+            if row is not None and row.physical_offset >= self.log_start:
                 self._lowest[queue] = row
-        if row is not None and row.position >= self.log_start:
-            return row.offset
-        low = row.offset if row else 0
+        if row is not None and row.physical_offset >= self.log_start:
+            return row.queue_offset
+        low = row.queue_offset if row else 0
         try:
             corrected = self._correct_min(queue, low)
         except Unreadable:
             return -1
         found = self._lowest.get(queue) if corrected else None
-        return found.offset if found else low
+        return found.queue_offset if found else low
 
     def first_min_offset(self, queue: QueueId) -> int:
         """minOffsetInQueue as first asked for; 0 if that throws."""
@@ -273,20 +259,20 @@ class DatabaseState:
     def _correct_min(self, queue: QueueId, low: int) -> bool:
         last = self.bound(queue, MAX)
         if last is None:
-            self._put_bound(queue, MIN, BoundRow(self.log_start, 0))
+            self._put_bound(queue, MIN, QueueBound(self.log_start, 0))
             return True
-        if last.position < self.log_start:
-            self._put_bound(queue, MIN, BoundRow(self.log_start, last.offset + 1))
+        if last.physical_offset < self.log_start:
+            self._put_bound(queue, MIN, QueueBound(self.log_start, last.queue_offset + 1))
             return True
-        found = self._binary_search(queue, last.offset, low, self.log_start, first=True)
+        found = self._binary_search(queue, last.queue_offset, low, self.log_start, first=True)
         if found is None:
-            if last.offset != low:
+            if last.queue_offset != low:
                 self._put_bound(queue, MIN, last)
             return False
         self._put_bound(queue, MIN, found)
         return True
 
-    def _binary_search(self, queue: QueueId, high: int, low: int, position: int, *, first: bool) -> BoundRow | None:
+    def _binary_search(self, queue: QueueId, high: int, low: int, position: int, *, first: bool) -> QueueBound | None:
         """Binary search as a broker does it; a queue offset without a unit counts as before `position`."""
         found = None
         while high >= low:
@@ -295,13 +281,13 @@ class DatabaseState:
             if middle_position is None:
                 low = middle + 1
             elif middle_position == position:
-                return BoundRow(middle_position, middle) if first else found
+                return QueueBound(middle_position, middle) if first else found
             elif middle_position > position:
                 high = middle - 1
-                found = BoundRow(middle_position, middle) if first else found
+                found = QueueBound(middle_position, middle) if first else found
             else:
                 low = middle + 1
-                found = found if first else BoundRow(middle_position, middle)
+                found = found if first else QueueBound(middle_position, middle)
         return found
 
     def _position(self, queue: QueueId, offset: int) -> int | None:
@@ -364,16 +350,16 @@ class DatabaseState:
         assert last is not None
         low = self.min_offset(queue)
         lowest = self._lowest.get(queue)
-        if lowest is None or lowest.offset != low or lowest.position > self.row:
+        if lowest is None or lowest.queue_offset != low or lowest.physical_offset > self.row:
             return  # a broker logs this as a bug, and leaves the row as it is
         try:
-            found = self._binary_search(queue, last.offset, low, self.row, first=False)
+            found = self._binary_search(queue, last.queue_offset, low, self.row, first=False)
         except Unreadable:
             return
         if found is not None:
             self._put_bound(queue, MAX, found)
-        elif last.offset != low:
-            self._put_bound(queue, MAX, BoundRow(lowest.position, low))
+        elif last.queue_offset != low:
+            self._put_bound(queue, MAX, QueueBound(lowest.physical_offset, low))
 
     def destroy(self) -> None:
         """Delete the directory and make it new; what is in memory stays."""
@@ -381,7 +367,7 @@ class DatabaseState:
         self.rows.clear()
         self._added.clear()
 
-    def compare(self, files: Mapping[QueueId, FileQueue], *, lmq: bool, topics: KnowsTopic) -> bool:
+    def compare(self, files: Mapping[QueueId, QueueState], *, lmq: bool, topics: Callable[[str], bool]) -> bool:
         """Move the rows of queues that end elsewhere than the same queues in files to the end of these.
 
         lmq: leave LMQs alone. topics: whether the database has the queues of a topic. False: one of both differed.
@@ -397,8 +383,8 @@ class DatabaseState:
                 if lmq and queue.topic.startswith(LMQ_PREFIX):
                     continue
                 same = False
-            self._put_bound(queue, MAX, BoundRow(0, wanted - 1))
-            self._put_bound(queue, MIN, BoundRow(0, wanted))
+            self._put_bound(queue, MAX, QueueBound(0, wanted - 1))
+            self._put_bound(queue, MIN, QueueBound(0, wanted))
         return same
 
     # units
@@ -448,12 +434,6 @@ class DatabaseState:
                 return
             if unit is not None:
                 found[0] = unit.physical_offset, unit.size, unit.tags_code
-
-
-class KnowsTopic(Protocol):
-    """Says whether the database has the queues of a topic."""
-
-    def __call__(self, topic: str, /) -> bool: ...
 
 
 @dataclass

@@ -51,12 +51,21 @@ from ..queues.edits import QueueFix, queue_edits
 from ..queues.hybrid import selective_double_write
 from ..queues.read import ConsumeQueues
 from ..queues.references import commit_log_of
-from ..queues.rocksdb import HINT, RocksDb, RocksdbConsumeQueue, RocksdbConsumeQueues, is_rocksdb, odd_rows, readable
+from ..queues.rocksdb import (
+    HINT,
+    QueueBound,
+    RocksDb,
+    RocksdbConsumeQueue,
+    RocksdbConsumeQueues,
+    bound_in,
+    is_rocksdb,
+    odd_rows,
+    readable,
+)
 from ..queues.rocksdb_write import (
     UNIT,
     DatabaseFix,
     Holes,
-    QueueBound,
     UnitSpool,
     database_files,
     expired_ends,
@@ -289,7 +298,7 @@ def compare(database: RocksDb, spool: UnitSpool, log_start: int, end: int) -> Wr
     units = sum(_units_wrong(database, spool, queue) for queue in spool.queues)
     rows = 0
     for queue, bound in spool.ends.items():
-        high, low = (_bound(database, queue, which) for which in (MAX, MIN))
+        high, low = (bound_in(database, utf8(queue.topic), queue.queue_id, which) for which in (MAX, MIN))
         rows += (high != bound) + (low is not None and low.hides(spool.first(queue)))
     for queue, bound in last_units(database):
         rows += queue not in spool.ends and bound.physical_offset >= end
@@ -334,14 +343,6 @@ def _units_wrong(database: RocksDb, spool: UnitSpool, queue: QueueId) -> int:
             right[at] = values[at] == found
         wrong += int((~right).sum())
     return wrong
-
-
-def _bound(database: RocksDb, queue: QueueId, which: bytes) -> QueueBound | None:
-    value = database.get(BOUNDS, formats.bound_key(utf8(queue.topic), queue.queue_id, which))
-    if value is None or len(value) != formats.BOUND.sizeof():
-        return None
-    found = formats.BOUND.parse(value)
-    return QueueBound(int(found.physical_offset), int(found.queue_offset))
 
 
 def _file_ends(layout: Layout) -> Iterator[tuple[QueueId, QueueBound]]:

@@ -46,7 +46,8 @@ from ..errors import StoreError, Unreadable, Unsupported
 from ..queues.hybrid import all_queues, parents_of_lite, selective_double_write
 from ..queues.references import QueueBegins
 from ..queues.rocksdb import RocksDb, is_rocksdb
-from ..queues.start_rocksdb import Commit, DatabaseState, FileQueue, Queued, RowDamage
+from ..queues.start import QueueState
+from ..queues.start_rocksdb import Commit, DatabaseState, Queued, RowDamage
 from ..queues.units import UNIT_DTYPE, Units, joined
 from .config_load import TOPICS, ConfigRules, config_rules, load_table
 
@@ -401,7 +402,7 @@ class DatabaseSearch:
 
 
 def compare_with_files(
-    stores: QueueStores, database: DatabaseState, queues: Mapping[QueueId, FileQueue], commit: Commit
+    stores: QueueStores, database: DatabaseState, queues: Mapping[QueueId, QueueState], commit: Commit
 ) -> Refusal | None:
     """Compare the queues in files and in the database, then write all units. Returns a Refusal if a broker refuses."""
     same = True

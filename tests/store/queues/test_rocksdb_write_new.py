@@ -21,8 +21,8 @@ from mqstore.store.errors import NoSpace
 from mqstore.store.log.commit_log import Batch, Extent
 from mqstore.store.queues import rocksdb_write
 from mqstore.store.queues.references import commit_log_of
-from mqstore.store.queues.rocksdb import RocksDb
-from mqstore.store.queues.rocksdb_write import QueueBound, UnitSpool, build
+from mqstore.store.queues.rocksdb import QueueBound, RocksDb
+from mqstore.store.queues.rocksdb_write import UnitSpool, build
 
 from ... import stores
 from ...slices import examples
