@@ -316,21 +316,24 @@ def noting(*, around: bool = True) -> Iterator[UnreadRanges]:
     """Collect the unreadable ranges found in this block, including those of inner blocks."""
     outer = _NOTED.get()
     own = outer if outer is not None and outer.around == around else UnreadRanges(around=around)
+    with _collected(own):
+        yield own
+
+
+@contextmanager
+def _collected(own: UnreadRanges) -> Iterator[None]:
+    """Collect the ranges found in this block in `own`, and at its end also in those of the enclosing block."""
+    outer = _NOTED.get()
     token = _NOTED.set(own)
     try:
-        yield own
+        yield
     finally:
         _NOTED.reset(token)
-        _pass_on(own, outer)
-
-
-def _pass_on(own: UnreadRanges, outer: UnreadRanges | None) -> None:
-    """Add the ranges of a block to those of the enclosing block."""
-    if outer is not None and outer is not own:
-        for unread in own:
-            outer.add(unread)
-        for directory, begin in own.expired.items():
-            outer.add_expired(directory, begin)
+        if outer is not None and outer is not own:
+            for unread in own:
+                outer.add(unread)
+            for directory, begin in own.expired.items():
+                outer.add_expired(directory, begin)
 
 
 def each_noting(items: Iterator[T], own: UnreadRanges) -> Iterator[T]:
@@ -340,15 +343,9 @@ def each_noting(items: Iterator[T], own: UnreadRanges) -> Iterator[T]:
     of two interleaved generators one would end the block of the other.
     """
     while True:
-        outer = _NOTED.get()
-        token = _NOTED.set(own)
-        try:
-            item = next(items)
-        except StopIteration:
-            return
-        finally:
-            _NOTED.reset(token)
-            _pass_on(own, outer)
+        with _collected(own):
+            if (item := next(items, None)) is None:
+                return
         yield item
 
 
@@ -357,14 +354,9 @@ def refusing() -> Iterator[UnreadRanges]:
     """Refuse to build on unreadable bytes: raise UnreadableRange at the end of this block at the latest, even if code
     inside went on without the bytes.
     """
-    outer = _NOTED.get()
     own = UnreadRanges(around=False)
-    token = _NOTED.set(own)
-    try:
+    with _collected(own):
         yield own
-    finally:
-        _NOTED.reset(token)
-        _pass_on(own, outer)
     for unread in own:
         raise unread.error()
 
