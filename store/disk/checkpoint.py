@@ -8,6 +8,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -40,10 +42,9 @@ class Checkpoint(NamedTuple):
 
 def read_checkpoint(path: str | os.PathLike[str]) -> Checkpoint | None:
     """The checkpoint at `path`, None if there is no file. Raises Unreadable."""
-    try:
+    with suppress(Missing):
         return Checkpoint.from_bytes(read_regular(path, FIELDS.sizeof()))
-    except Missing:
-        return None
+    return None
 
 
 def checkpoint_bytes(checkpoint: Checkpoint) -> bytes:
@@ -72,11 +73,17 @@ def at_last_record(
 
 def write_checkpoint(files: Files, path: Path, checkpoint: Checkpoint) -> None:
     """Write the fields and flush them; a missing or short file is extended to one page."""
+    write_parts(files, path, PAGE_BYTES, [(0, checkpoint_bytes(checkpoint))])
+
+
+def write_parts(files: Files, path: Path, size: int, parts: Iterable[tuple[int, bytes]]) -> None:
+    """Write bytes at places of a file, and flush them; a missing or shorter file is extended to `size` bytes."""
     created = not path.exists()
     with files.open_or_create(path) as file:
-        if file.size < PAGE_BYTES:
-            file.truncate(PAGE_BYTES)
-        file.pwrite(checkpoint_bytes(checkpoint), 0)
+        if file.size < size:
+            file.truncate(size)
+        for at, data in parts:
+            file.pwrite(data, at)
         file.sync()
     if created:
         files.sync_directory(path.parent)
@@ -105,10 +112,9 @@ class TimerCheck(NamedTuple):
 
 def read_timer_check(path: str | os.PathLike[str]) -> TimerCheck | None:
     """The timercheck at `path`, None if there is no file. Raises Unreadable."""
-    try:
+    with suppress(Missing):
         return TimerCheck.from_bytes(read_regular(path, TIMER_FIELDS.sizeof()))
-    except Missing:
-        return None
+    return None
 
 
 def create_abort(files: Files, path: Path, *, pid: bool) -> None:

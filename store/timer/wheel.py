@@ -36,7 +36,7 @@ from ..broker.system_topics import TIMER_TOPIC
 from ..counted import counted
 from ..disk.broker_conf import BrokerConfig
 from ..disk.byte_reader import read_at
-from ..disk.checkpoint import TimerCheck, read_timer_check
+from ..disk.checkpoint import TimerCheck, read_timer_check, write_parts
 from ..disk.file_queue import MappedFileQueue
 from ..disk.files import Files
 from ..disk.layout import Layout
@@ -476,14 +476,8 @@ class TimerWriter:
             return Slot(0, 0, 0, 0, 0)
 
     def _write_wheel(self, slots: Mapping[int, Slot]) -> None:
-        path = self._layout.timer_wheel
-        with self._files.open_or_create(path) as file:
-            if file.size < FILE_BYTES:
-                file.truncate(FILE_BYTES)
-            for number, slot in sorted(slots.items()):
-                file.pwrite(slot.to_bytes(), number * SLOT_BYTES)
-            file.sync()
-        self._files.sync_directory(path.parent)
+        parts = ((number * SLOT_BYTES, slot.to_bytes()) for number, slot in sorted(slots.items()))
+        write_parts(self._files, self._layout.timer_wheel, FILE_BYTES, parts)
 
     def _finish(self, state: TimerPosition, offset: int, log_end: int, write_ms: int) -> None:
         """Record in timercheck what is in the wheel; a timer that had nothing before starts to read the wheel now."""
@@ -500,12 +494,7 @@ class TimerWriter:
         )
 
     def _write_check(self, check: TimerCheck) -> None:
-        with self._files.open_or_create(self._check) as file:
-            if file.size < PAGE_BYTES:
-                file.truncate(PAGE_BYTES)
-            file.pwrite(check.to_bytes(), 0)
-            file.sync()
-        self._files.sync_directory(self._check.parent)
+        write_parts(self._files, self._check, PAGE_BYTES, [(0, check.to_bytes())])
 
 
 def _timer_message(log: MappedFileQueue, position: int, size: int) -> TimerMessage | None:
