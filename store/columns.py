@@ -129,6 +129,15 @@ _DIGITS = 18
 """Any number of so many digits fits int64."""
 
 
+def distinct(values: npt.NDArray[Any]) -> tuple[Ints, list[int]]:
+    """For each number its index among the distinct numbers, and these, which are to be few."""
+    wide = np.ascontiguousarray(values, np.int64)
+    size = wide.itemsize
+    starts = np.arange(len(wide), dtype=np.int64) * size
+    found = dictionary(Ragged(wide.view(np.uint8), starts, np.full(len(wide), size, np.int64)))
+    return found.ids, np.frombuffer(b"".join(found.values), np.int64).tolist()
+
+
 class Renumbered:
     """Maps old numbers of several origins to new ones; the last entry for an old number wins. 16 bytes for each."""
 

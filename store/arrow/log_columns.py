@@ -19,16 +19,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...formats import message_properties as names
-from ...formats.derive import Ragged, columns_of, encode
+from ...formats.derive import Ragged, columns_of
 from ...formats.derive.ragged import Flags, Ints
 from ...formats.digest_columns import digest_column, mixed
 from ...formats.hashing import java_string
 from ...formats.hashing_columns import crc31_column
 from ...formats.host import host_text
+from ...formats.id_columns import message_id_column
 from ...formats.message import MESSAGE
-from ...formats.message_id import MESSAGE_ID_V4, MESSAGE_ID_V6
 from ...formats.property_columns import PropertyItems, ends_with_crc_item
-from ...formats.quick import IPV4_BYTES, IPV6_BYTES
 from ...formats.sys_flag import SysFlag
 from ..columns import dictionary
 from ..errors import LimitExceeded
@@ -118,13 +117,10 @@ DIGEST = "digest"
 
 _SQL = {"i4": "int", "i8": "bigint", "i2": "int", "i1": "int", "u4": "bigint"}
 _ARROW = {"int": pa.int32(), "bigint": pa.int64()}
-_PORTS = 1 << 32
-"""The number of 32-bit port values: the field is wider than a port."""
 _ROWS_MAX = 1 << 14
 """Rows per batch for Spark; more are no faster."""
 _BODY_BYTES_MAX = 32 << 20
 """Bytes of bodies per batch, unless a single body is larger."""
-_HEX = np.frombuffer(bytes(range(256)).hex().upper().encode(), np.dtype("S2"))
 
 
 class PropertyPairs(NamedTuple):
@@ -207,14 +203,8 @@ def _host(name: str) -> LogColumn:
     """`ip:port`; a batch has few different ones."""
 
     def make(taken: BatchColumns) -> pa.Array:
-        columns = taken.batch.columns
-        ips, ports = columns.ragged(f"{name}.ip"), columns.ints(f"{name}.port")
-        known = dictionary(ips)
-        found, ids = np.unique(known.ids * _PORTS + ports + _PORTS // 2, return_inverse=True)
-        pairs = [divmod(host, _PORTS) for host in found.tolist()]
-        hosts = [host_text(known.values[ip], port - _PORTS // 2) for ip, port in pairs]
-        texts = pa.array(hosts, pa.string())
-        return texts.take(pa.array(ids))
+        ids, hosts = taken.batch.hosts(name)
+        return pa.array([host_text(*host) for host in hosts], pa.string()).take(pa.array(ids))
 
     return _text(make)
 
@@ -266,29 +256,8 @@ def _properties_raw(taken: BatchColumns) -> pa.Array:
 
 def _message_id(taken: BatchColumns) -> pa.Array:
     columns = taken.batch.columns
-    ips = columns.ragged("store_host.ip")
-    chunks, order = [], []
-    for schema, width in ((MESSAGE_ID_V4, IPV4_BYTES), (MESSAGE_ID_V6, IPV6_BYTES)):
-        rows = np.flatnonzero(ips.length == width)
-        if len(rows):
-            some = columns.take(rows)
-            made = encode(
-                schema,
-                {
-                    "ip": ips[rows],
-                    "port": some.ints("store_host.port"),
-                    "physical_offset": some.ints("physical_offset"),
-                },
-            )
-            text = np.ascontiguousarray(_HEX[np.frombuffer(made.buffer, np.uint8)])
-            width = 2 * len(made.buffer) // len(rows)
-            starts = np.arange(len(rows)) * width
-            strings = Ragged(text.view(np.uint8), starts, np.full(len(rows), width))
-            chunks.append(binary_of(strings).view(pa.string()))
-            order.append(rows)
-    if len(chunks) == 1:
-        return chunks[0]
-    return pa.concat_arrays(chunks).take(pa.array(np.argsort(np.concatenate(order))))
+    ip, port = columns.ragged("store_host.ip"), columns.ints("store_host.port")
+    return binary_of(message_id_column(ip, port, columns.ints("physical_offset"))).view(pa.string())
 
 
 def _topic_base64(taken: BatchColumns) -> pa.Array:

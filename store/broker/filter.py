@@ -20,7 +20,8 @@ import numpy.typing as npt
 from ...formats.derive import Ragged
 from ...formats.derive.ragged import Flags, Ints, overlapping, ragged_copy
 from ...formats.hashing import java_string
-from ...formats.id_columns import host_text_column, message_id_column
+from ...formats.host import host_text
+from ...formats.id_columns import message_id_column
 from ...formats.message_properties import ITEM_SEPARATOR
 from ...formats.property_columns import PropertyItems
 from ..columns import decimals, dictionary
@@ -362,9 +363,9 @@ def _field(batch: Batch, name: str) -> Coded:
     if name == "message_id":
         ip, port = columns.ragged("store_host.ip"), columns.ints("store_host.port")
         texts = message_id_column(ip, port, columns.ints("physical_offset"))
-        return Coded(np.arange(len(texts)), list(texts))
-    hosts = host_text_column(columns.ragged(f"{name}.ip"), columns.ints(f"{name}.port"))
-    return _texts(Ragged.of(host.encode() for host in hosts))
+        return Coded(np.arange(len(texts)), [text.decode() for text in texts])
+    ids, hosts = batch.hosts(name)
+    return Coded(ids, [host_text(*host) for host in hosts])
 
 
 def _numbers(column: npt.NDArray[np.integer]) -> Coded:

@@ -34,7 +34,7 @@ from ...formats.host import PORT_MAX
 from ...formats.message import COMPRESSION_MASK, MESSAGE, SMALLEST, TRANSACTION_MASK, SysFlag
 from ...formats.property_columns import PropertyItems, crc_values, ends_with_crc_item
 from ...formats.property_columns import find as find_property
-from ..columns import Key, Rows, runs
+from ..columns import Key, Rows, dictionary, distinct, runs
 from ..counted import counted
 from .message import MAX_BODY_BYTES, InnerMessage, Mark, Message, is_batch_record, unpack
 from .window import body_crc_ok
@@ -140,6 +140,13 @@ class Batch(Rows):
         ends = self.position + self.columns.ints("total_size")
         for begin, end in runs(np.flatnonzero(is_stored)):
             yield int(self.position[begin]), int(ends[end - 1])
+
+    def hosts(self, field: str) -> tuple[Ints, list[tuple[bytes, int]]]:
+        """For each record the index of its host, and the hosts as (ip, port), which are few."""
+        ports, ips = self.columns.ints(f"{field}.port"), dictionary(self.columns.ragged(f"{field}.ip"))
+        which, found = distinct(ports.astype(np.int64) * len(ips.values) + ips.ids)
+        both = (divmod(number, len(ips.values)) for number in found)
+        return which, [(ips.values[ip], port) for port, ip in both]
 
     def copy(self) -> Batch:
         """The same records in their own buffer."""

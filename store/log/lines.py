@@ -9,13 +9,13 @@ from typing import NamedTuple
 import numpy as np
 
 from ...formats import message_properties as names
-from ...formats.derive import Columns, Ragged
+from ...formats.derive import Columns
 from ...formats.derive.ragged import Flags, Ints
 from ...formats.host import host_text
 from ...formats.json_lines import JsonLines, in_order
 from ...formats.property_columns import PropertyItems
 from ...formats.quick import OFFSET_DIGITS, broker_digits
-from ..columns import dictionary
+from ..columns import distinct
 from ..output.escaped import RANGES
 from .batch import Batch, messages
 from .message import FORMS, MARKS, Message
@@ -67,12 +67,12 @@ def _template(batch: Batch, items: PropertyItems, rows: Ints) -> JsonLines:
     tags, keys, unique_key = (items.find(n)[rows] for n in (names.TAGS, names.KEYS, names.UNIQ_KEY))
     batch = batch.take(rows)
     columns, position = batch.columns, batch.columns.ints("physical_offset")
-    stored_by, hosts = _hosts(columns, "store_host")
+    stored_by, hosts = batch.hosts("store_host")
     made = JsonLines(len(batch), RANGES)
     made.constant('{"type":"message","physical_offset":')
     made.number(position)
     _numbers(made, columns, "total_size")
-    magics, known = _distinct(columns.ints("magic_code"))
+    magics, known = distinct(columns.ints("magic_code"))
     made.chosen(magics, [f',"magic_code":"{magic:08x}"' for magic in known])
     _numbers(made, columns, "body_crc")
     if batch.body_crc_ok is None:
@@ -81,7 +81,7 @@ def _template(batch: Batch, items: PropertyItems, rows: Ints) -> JsonLines:
         states = [f',"body_crc_ok":{state}' for state in ("false", "true")]
         made.chosen(batch.body_crc_ok.astype(np.int64), states)
     _numbers(made, columns, "queue_id", "flag", "queue_offset", "sys_flag", "born_timestamp")
-    made.chosen(*_host_texts("born_host", _hosts(columns, "born_host")))
+    made.chosen(*_host_texts("born_host", batch.hosts("born_host")))
     _numbers(made, columns, "store_timestamp")
     made.chosen(*_host_texts("store_host", (stored_by, hosts)))
     _numbers(made, columns, "reconsume_times", "prepared_transaction_offset")
@@ -109,23 +109,6 @@ def _numbers(made: JsonLines, columns: Columns, *fields: str) -> None:
     for field in fields:
         made.constant(f',"{field}":')
         made.number(columns.ints(field).astype(np.int64))
-
-
-def _distinct(values: Ints) -> tuple[Ints, list[int]]:
-    """For each value its index among the distinct values, and these."""
-    wide = np.ascontiguousarray(values, np.int64)
-    size = wide.itemsize
-    starts = np.arange(len(wide), dtype=np.int64) * size
-    found = dictionary(Ragged(wide.view(np.uint8), starts, np.full(len(wide), size, np.int64)))
-    return found.ids, np.frombuffer(b"".join(found.values), np.int64).tolist()
-
-
-def _hosts(columns: Columns, field: str) -> tuple[Ints, list[tuple[bytes, int]]]:
-    """For each row the index of its host, and the hosts as (ip, port)."""
-    ports, ips = columns.ints(f"{field}.port"), dictionary(columns.ragged(f"{field}.ip"))
-    which, found = _distinct(ports.astype(np.int64) * len(ips.values) + ips.ids)
-    both = (divmod(number, len(ips.values)) for number in found)
-    return which, [(ips.values[ip], port) for port, ip in both]
 
 
 def _host_texts(field: str, hosts: tuple[Ints, list[tuple[bytes, int]]]) -> tuple[Ints, list[str]]:
