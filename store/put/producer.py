@@ -203,18 +203,11 @@ def half(message: NewMessage, profile: WriterProfile) -> NewMessage:
     found = names.parse(message.properties)
     if names.DELAY in found:
         raise InvalidInput("a half message cannot be delayed")
-    found[names.TRAN_MSG] = "true"
+    more = {names.TRAN_MSG: "true"}
     if profile.transaction_ids and names.UNIQ_KEY in found:
-        found[TRANSACTION_ID] = found[names.UNIQ_KEY]
-    found[names.REAL_TOPIC] = java_string(message.topic)
-    found[names.REAL_QID] = str(message.queue_id)
-    return replace(
-        message,
-        topic=HALF_TOPIC.encode(),
-        queue_id=0,
-        sys_flag=message.sys_flag & ~TRANSACTION_MASK,
-        properties=names.format_properties(found, final_separator=profile.final_separator),
-    )
+        more[TRANSACTION_ID] = found[names.UNIQ_KEY]
+    made = _under_broker_topic(message, HALF_TOPIC, 0, more, profile.final_separator)
+    return replace(made, sys_flag=message.sys_flag & ~TRANSACTION_MASK)
 
 
 def committed(prepared: Message, profile: WriterProfile) -> NewMessage:
