@@ -13,7 +13,7 @@ import stat
 from collections.abc import Iterable, Iterator, Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, overload
 
 from ...formats.hashing import java_integer, java_trim
 from ..errors import InvalidInput, LimitExceeded, os_errors
@@ -215,6 +215,10 @@ class BrokerConfig(Mapping[str, str]):
         named = self._named.items()
         return BrokerConfig({name: text for name, text in named if name not in _FORMS and not _PATHS.match(name)})
 
+    @overload
+    def get_int(self, name: str) -> int | None: ...
+    @overload
+    def get_int(self, name: str, default: int) -> int: ...
     def get_int(self, name: str, default: int | None = None) -> int | None:
         """The option as a number, `default` if it is not set. Raises InvalidInput."""
         value = self.get(name)

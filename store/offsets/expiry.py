@@ -120,7 +120,7 @@ def rules_of(layout: Layout) -> ExpiryRules:
 
 def _number(config: BrokerConfig, name: str) -> int:
     value = config.get_int(name, _DEFAULTS[name])
-    if value is None or value < 0:
+    if value < 0:
         raise InvalidInput(f"{name} must not be negative: {value}")
     return value
 

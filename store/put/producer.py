@@ -331,6 +331,5 @@ def as_stored(message: NewMessage, options: ProducerOptions, writer: StoreWriter
     if not config.get_bool("timerWheelEnable", True):
         raise InvalidInput("timerWheelEnable is off: the broker refuses messages with a time")
     precision_ms = options_of(writer.layout).timer_precision.value
-    limit = config.get_int("timerMaxDelaySec")
-    limit = _MAX_DELAY_SECONDS if limit is None else limit
+    limit = config.get_int("timerMaxDelaySec", _MAX_DELAY_SECONDS)
     return timed(message, deliver_ms, now_ms, writer.profile, precision_ms=precision_ms, max_delay_seconds=limit)

@@ -65,9 +65,8 @@ class BloomFilter(NamedTuple):
     @classmethod
     def from_config(cls, config: BrokerConfig) -> Self:
         """The bloom filter of a broker with this configuration. Raises InvalidInput."""
-        rate = config.get_int("maxErrorRateOfBloomFilter")
-        consumers = config.get_int("expectConsumerNumUseFilter")
-        return cls.of(ERROR_RATE_PERCENT if rate is None else rate, CONSUMERS if consumers is None else consumers)
+        rate = config.get_int("maxErrorRateOfBloomFilter", ERROR_RATE_PERCENT)
+        return cls.of(rate, config.get_int("expectConsumerNumUseFilter", CONSUMERS))
 
     @property
     def bytes(self) -> int:

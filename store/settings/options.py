@@ -317,7 +317,7 @@ class BrokerOptions:
     @property
     def reserved_hours(self) -> int:
         """fileReservedTime: hours after which files are deleted, and undecided half messages are given up."""
-        return self._config.get_int("fileReservedTime", FILE_RESERVED_HOURS) or 0
+        return self._config.get_int("fileReservedTime", FILE_RESERVED_HOURS)
 
     @property
     def reserved_ms(self) -> int:

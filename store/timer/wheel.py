@@ -230,12 +230,9 @@ class Ticks(NamedTuple):
         """The ticks of a store: timerPrecisionMs as configured, else as the store shows it, and timerRollWindowSlot,
         for which a broker takes its limit if the value is out of range.
         """
-        roll = layout.broker_config.get_int("timerRollWindowSlot")
+        roll = layout.broker_config.get_int("timerRollWindowSlot", DEFAULT_ROLL_SLOTS)
         roll_max = SLOTS // 2 - _BLANK_SLOTS
-        if roll is None:
-            roll = DEFAULT_ROLL_SLOTS
-        precision_ms = precision_of(layout)
-        return cls(precision_ms, roll if 2 <= roll <= roll_max else roll_max)
+        return cls(precision_of(layout), roll if 2 <= roll <= roll_max else roll_max)
 
     def of(self, time_ms: int) -> int:
         """The tick of a time."""
