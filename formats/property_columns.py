@@ -13,7 +13,7 @@ from . import kernel
 from . import message_properties as names
 from .derive.program import Noting
 from .derive.ragged import Bytes, Flags, Ints, Ragged, StringNotes, overlapping, ragged_copy
-from .message_properties import CRC32, CRC_DIGITS, CRC_ITEM_BYTES, ITEM_SEPARATOR, NAME_VALUE_SEPARATOR
+from .message_properties import CRC32, CRC_DIGITS, CRC_ITEM_BYTES, CRC_ITEM_HEAD, ITEM_SEPARATOR, NAME_VALUE_SEPARATOR
 
 _SEPARATOR = ITEM_SEPARATOR[0]
 _NAME_VALUE = NAME_VALUE_SEPARATOR[0]
@@ -404,9 +404,8 @@ _FIRST_BYTES = np.array([((1 << 8 * n) - 1) << 8 * (8 - n) for n in range(9)], n
 """Masks of the first n bytes of a word."""
 
 
-def ends_with_crc_item(texts: Ragged) -> Flags:
-    """bool[n]: the last item of the text is a `__CRC32#` (spec 1.7)."""
-    head = CRC32.encode()
+def ends_with_crc_item(texts: Ragged, head: bytes = CRC32.encode()) -> Flags:
+    """bool[n]: the last item of the text is a `__CRC32#` (spec 1.7). head: the bytes with which it begins."""
     item = texts.start + texts.length - CRC_ITEM_BYTES
     has: Flags = texts.length >= CRC_ITEM_BYTES
     words = overlapping(texts.buffer, np.dtype((np.void, len(head))))
@@ -419,13 +418,7 @@ def ends_with_crc_item(texts: Ragged) -> Flags:
 
 def ends_with_misnamed_crc_item(texts: Ragged) -> Flags:
     """bool[n]: the text ends like a `__CRC32#` item, but with another name (spec 1.7)."""
-    head = CRC32.encode() + NAME_VALUE_SEPARATOR
-    rows = np.flatnonzero(texts.length >= CRC_ITEM_BYTES)
-    item = (texts.start + texts.length)[rows] - CRC_ITEM_BYTES
-    named = np.ones(len(rows), np.bool_)
-    for place, byte in enumerate(head):
-        named &= texts.buffer[item + place] == byte
-    rows = rows[~named]
+    rows = np.flatnonzero((texts.length >= CRC_ITEM_BYTES) & ~ends_with_crc_item(texts, CRC_ITEM_HEAD))
     found = np.zeros(len(texts), np.bool_)
     found[rows] = crc_values(texts[rows]) >= 0
     return found

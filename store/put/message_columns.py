@@ -21,7 +21,7 @@ import numpy as np
 
 from ...formats import pop
 from ...formats.derive import Ragged, encode
-from ...formats.derive.ragged import Bytes, Flags, Ints, overlapping
+from ...formats.derive.ragged import Bytes, Flags, Ints
 from ...formats.message import MESSAGE, SysFlag
 from ...formats.message_properties import (
     CRC_ITEM_BYTES,
@@ -36,6 +36,7 @@ from ...formats.message_properties import (
 )
 from ...formats.op_record import OFFSET_END, offset_text, offsets_in
 from ...formats.primitives import IPV4_BYTES, IPV6_BYTES
+from ...formats.property_columns import ends_with_crc_item
 from ...formats.sys_flag import TRANSACTION_MASK
 from ..broker.system_topics import HALF_TOPIC, OP_TOPIC, TIMER_TOPIC
 from ..columns import Dictionary, Renumbered, dictionary
@@ -192,13 +193,7 @@ def spread(column: Any, count: int) -> Ints:
 
 def rows_with_crc(properties: Ragged) -> Ints:
     """The rows whose properties end with a `__CRC32#` item."""
-    rows = np.flatnonzero(properties.length >= CRC_ITEM_BYTES)
-    if not len(rows):
-        return rows
-    at = properties.start[rows] + properties.length[rows] - CRC_ITEM_BYTES
-    heads = overlapping(properties.buffer, np.dtype((np.void, len(CRC_ITEM_HEAD))))[at]
-    found: Ints = rows[heads == np.void(CRC_ITEM_HEAD)]
-    return found
+    return np.flatnonzero(ends_with_crc_item(properties, CRC_ITEM_HEAD))
 
 
 def _with_crc_items(properties: Ragged) -> Ragged:
