@@ -47,6 +47,9 @@ _COLUMNS = (
     *("body_crc", "body_crc_ok", "body", "raw"),
 )
 
+_TOLD = ("skipped", "marked", "refused", "named_refused", "times_replaced", "left")
+"""What a manifest says of `make_store`, besides how many messages are kept."""
+
 Note = Callable[[int], None]
 
 
@@ -99,12 +102,7 @@ def fill(
     return {
         "messages": first.messages,
         "kept": made["messages"],
-        "skipped": made["skipped"],
-        "marked": made["marked"],
-        "refused": made["refused"],
-        "named_refused": made["named_refused"],
-        "times_replaced": made["times_replaced"],
-        "left": made["left"],
+        **{name: made[name] for name in _TOLD},
         "damage": [{"position": lost.position, "size": lost.size, "reason": lost.reason} for lost in first.damage],
     }
 

@@ -61,21 +61,15 @@ class StoredColumns(NamedTuple):
 
     def some(self, rows: Ints) -> StoredColumns:
         """Some of the messages."""
-        topic_id, queue_id, queue_offset, position, size = (one[rows] for one in self[1:6])
-        numbers = (topic_id, queue_id, queue_offset, position, size)
-        return StoredColumns(self.topics, *numbers, self.store_host)
+        return self._replace(**{name: getattr(self, name)[rows] for name in _STORED}, kept=None)
 
     def rows(self) -> list[Stored]:
         """The messages one by one."""
-        rows = zip(
-            (self.topics[i] for i in self.topic_id.tolist()),
-            self.queue_id.tolist(),
-            self.queue_offset.tolist(),
-            self.physical_offset.tolist(),
-            self.total_size.tolist(),
-            strict=True,
-        )
-        return [Stored(*row, store_host=self.store_host) for row in rows]
+        rows = zip(*(getattr(self, name).tolist() for name in _STORED), strict=True)
+        return [Stored(self.topics[topic], *row, self.store_host) for topic, *row in rows]
+
+
+_STORED = StoredColumns._fields[1:6]
 
 
 def append_columns(writer: OpenStore, columns: Mapping[str, Any], *, whole: bool = False) -> StoredColumns:
@@ -412,10 +406,7 @@ def _joined(parts: list[StoredColumns], store_host: Host) -> StoredColumns:
     return StoredColumns(
         list(topics),
         np.concatenate([empty, *ids]),
-        np.concatenate([empty, *(part.queue_id for part in parts)]),
-        np.concatenate([empty, *(part.queue_offset for part in parts)]),
-        np.concatenate([empty, *(part.physical_offset for part in parts)]),
-        np.concatenate([empty, *(part.total_size for part in parts)]),
+        *(np.concatenate([empty, *(getattr(part, name) for part in parts)]) for name in _STORED[1:]),
         store_host,
         np.concatenate(kept) if any(part.kept is not None for part in parts) else None,
     )
