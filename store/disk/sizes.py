@@ -6,14 +6,16 @@ themselves; a configuration overrides that; without either, the broker's default
 
 from __future__ import annotations
 
-import os
+from collections import Counter
+from itertools import islice
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 from .file_queue import MappedFileQueue, size_of
 from .layout import Layout, queue_directories
 
 Origin = Literal["files", "configuration", "default"]
-QUEUES_LOOKED_AT = 64
+_QUEUES_LOOKED_AT = 64
 """Queues whose files are examined for the size of a consume queue file."""
 
 
@@ -48,13 +50,15 @@ def consume_queue_size(layout: Layout) -> Size:
     value, origin = layout.broker_config.size("mappedFileSizeConsumeQueue")
     if origin == "configuration":
         return Size(-(-value // UNIT_BYTES) * UNIT_BYTES, "configuration")
-    sizes: dict[int, int] = {}
-    for number, queue in enumerate(queue_directories(os.fspath(layout.consume_queue))):
-        if number >= QUEUES_LOOKED_AT:
-            break
-        size = size_of(MappedFileQueue.open(queue.path).files)
-        if size % UNIT_BYTES == 0 and size:  # the size of a whole file is a multiple
-            sizes[size] = sizes.get(size, 0) + 1
-    if not sizes:
-        return Size(value, "default")
-    return Size(max(sizes, key=lambda size: (sizes[size], size)), "files")
+    found = size_of_queues(layout.consume_queue, UNIT_BYTES)
+    return Size(found, "files") if found else Size(value, "default")
+
+
+def size_of_queues(directory: Path, unit_bytes: int = 1) -> int:
+    """The commonest size of a file among the first queues below a directory, a multiple of `unit_bytes` as those of
+    whole files are; 0 without one.
+    """
+    queues = islice(queue_directories(directory), _QUEUES_LOOKED_AT)
+    found = Counter(size_of(MappedFileQueue.open(queue.path).files) for queue in queues)
+    sizes = (size for size in found if size and size % unit_bytes == 0)
+    return max(sizes, key=lambda size: (found[size], size), default=0)

@@ -9,10 +9,8 @@ Units of batch queues (one per record, 5.x; spec 02, 2.7) follow one another wha
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,10 +19,10 @@ from ...formats.batch_consume_queue import UNIT as BATCH_UNIT
 from ...formats.batch_consume_queue import UNIT_BYTES as BATCH_UNIT_BYTES
 from ...formats.consume_queue import PRE_FILL, UNIT, UNIT_BYTES
 from ...formats.fixed import numbers_of
-from ..disk.file_queue import MappedFileQueue, file_name, size_of
+from ..disk.file_queue import MappedFileQueue, file_name
 from ..disk.files import Files
-from ..disk.layout import Layout, queue_directories, queue_directory
-from ..disk.sizes import QUEUES_LOOKED_AT, consume_queue_size
+from ..disk.layout import Layout, queue_directory
+from ..disk.sizes import consume_queue_size, size_of_queues
 from ..errors import InvalidInput, Refused
 from ..log.write import StreamFiles
 
@@ -252,10 +250,7 @@ class BatchQueuesWriter:
         """Its files have the configured size; without one the size of most queues of the store, or the default."""
         size, origin = self._config.size("mapperFileSizeBatchConsumeQueue")
         if origin != "configuration":
-            queues = islice(queue_directories(self._root), QUEUES_LOOKED_AT)
-            found = Counter(size_of(MappedFileQueue.open(queue.path).files) for queue in queues)
-            found.pop(0, None)
-            size = max(found, key=lambda size: (found[size], size), default=size)
+            size = size_of_queues(self._root) or size
         return StreamFiles(self._files, size)
 
     def _append(self, queue: Queue, data: memoryview) -> None:
