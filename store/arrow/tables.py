@@ -85,18 +85,20 @@ class Table(ABC):
     A table may have rows with only `problem`: what of its files cannot be read.
 
     of: its name in `ReadOptions.of_what`. needs: the parts of a store's directory that are read, None for all; only
-    they are copied from object storage. reports_unread: unread ranges are already among its rows, and so is a store
-    that cannot be read, which is an error for the other tables.
+    they are copied from object storage. place: the directory of a store without which it has no rows. reports_unread:
+    unread ranges are already among its rows, and so is a store that cannot be read, which is an error for the other
+    tables.
     """
 
     of: ClassVar[str] = ""
     columns: ClassVar[Mapping[str, str]]
     reports_unread: ClassVar[bool] = False
     needs: ClassVar[Collection[str] | None] = None
+    place: ClassVar[str] = ""
 
-    @abstractmethod
     def parts(self, layout: Layout, ask: ReadOptions) -> list[Any]:
-        """Parts that tasks can read independently, small objects. Raises StoreError."""
+        """Parts that tasks can read independently, small objects; one if the table has no own. Raises StoreError."""
+        return [True] if (layout.root / self.place).is_dir() else []
 
     @abstractmethod
     def rows(self, layout: Layout, ask: ReadOptions, part: Any) -> Iterator[tuple[int, Values]]:
@@ -380,9 +382,7 @@ class TimerTable(Table):
     columns: ClassVar = {"position": "bigint", **fields_of_schema(TIMER_UNIT)}
 
     needs: ClassVar = {TIMER_LOG}
-
-    def parts(self, layout: Layout, ask: ReadOptions) -> list[bool]:
-        return [True] if layout.timer_log.is_dir() else []
+    place = TIMER_LOG
 
     def rows(self, layout: Layout, ask: ReadOptions, part: bool) -> Iterator[tuple[int, Values]]:
         with stream_of(layout, layout.timer_log, told=True) as files:
@@ -414,9 +414,7 @@ class OffsetTable(Table):
     }
 
     needs: ClassVar = {CONFIG}
-
-    def parts(self, layout: Layout, ask: ReadOptions) -> list[bool]:
-        return [True] if layout.config.is_dir() else []
+    place = CONFIG
 
     def rows(self, layout: Layout, ask: ReadOptions, part: bool) -> Iterator[tuple[int, Values]]:
         names = ("file", "table", "topic", "offset")
@@ -459,9 +457,7 @@ class LagTable(Table):
     }
 
     needs: ClassVar = {CONFIG, CONSUME_QUEUE, BATCH_CONSUME_QUEUE}
-
-    def parts(self, layout: Layout, ask: ReadOptions) -> list[bool]:
-        return [True] if layout.config.is_dir() else []
+    place = CONFIG
 
     def rows(self, layout: Layout, ask: ReadOptions, part: bool) -> Iterator[tuple[int, Values]]:
         with StoreReader(layout.root, ask.broker_config) as store:
@@ -504,9 +500,6 @@ class FindingTable(Table):
         "queue_id": "int",
         "unclean": "boolean",
     }
-
-    def parts(self, layout: Layout, ask: ReadOptions) -> list[bool]:
-        return [True]
 
     def rows(self, layout: Layout, ask: ReadOptions, part: bool) -> Iterator[tuple[int, Values]]:
         with StoreReader(layout.root, ask.broker_config) as store:
