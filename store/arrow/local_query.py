@@ -17,6 +17,7 @@ from contextvars import Context, copy_context
 from queue import Empty, Queue
 from tempfile import TemporaryDirectory
 from threading import Event, Thread
+from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -196,16 +197,6 @@ class LocalQuery(Closing):
         self._spill.cleanup()
 
 
-class _Scanned:
-    """The part of an Arrow scanner that DuckDB uses: a reader."""
-
-    def __init__(self, reader: pa.RecordBatchReader) -> None:
-        self._reader = reader
-
-    def to_reader(self) -> pa.RecordBatchReader:
-        return self._reader
-
-
 class ViewScan(dataset.Dataset):  # type: ignore[misc]
     """A view as an Arrow data set, of which DuckDB asks for some columns of some rows."""
 
@@ -224,11 +215,12 @@ class ViewScan(dataset.Dataset):  # type: ignore[misc]
         self._asked, self.failed = (ask, lacking), None
         self._context = copy_context()
 
-    def scanner(self, columns: Sequence[str] | None = None, filter: pc.Expression | None = None, **_: Any) -> _Scanned:
-        """The rows that pass a filter. DuckDB's threads take turns reading."""
+    def scanner(self, columns: Sequence[str] | None = None, filter: pc.Expression | None = None, **_: Any) -> Any:
+        """The rows that pass a filter, as far as DuckDB uses an Arrow scanner. Its threads take turns reading."""
         names = list(self._view.columns if columns is None else columns)
         schema = pa.schema([self._view.schema.field(name) for name in names])
-        return _Scanned(pa.RecordBatchReader.from_batches(schema, self._rows(names, filter)))
+        reader = pa.RecordBatchReader.from_batches(schema, self._rows(names, filter))
+        return SimpleNamespace(to_reader=lambda: reader)
 
     def _rows(self, names: Sequence[str], wanted: pc.Expression | None) -> Iterator[pa.RecordBatch]:
         # any thread may ask: unread bytes are noted in the context of the waiting thread

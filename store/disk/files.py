@@ -239,27 +239,22 @@ class Files:
 
 
 class OpenFile(Closing):
-    """One file open for reading and writing; a context manager that closes it."""
+    """One file open for reading and writing; a context manager that closes it. descriptor: -1 if closed."""
 
     def __init__(self, files: Files, path: Path, descriptor: int) -> None:
         self.path = path
         self._files = files
-        self._descriptor = descriptor
-
-    @property
-    def descriptor(self) -> int:
-        """The file descriptor; -1 if closed."""
-        return self._descriptor
+        self.descriptor = descriptor
 
     @property
     def size(self) -> int:
         """Length in bytes."""
         with os_errors(self.path, "cannot read"):
-            return os.fstat(self._descriptor).st_size
+            return os.fstat(self.descriptor).st_size
 
     def pread(self, size: int, offset: int) -> bytes:
         """Up to `size` bytes at `offset`; fewer only at the end of the file."""
-        return read(self._descriptor, size, offset, os.fspath(self.path))
+        return read(self.descriptor, size, offset, os.fspath(self.path))
 
     def pwrite(self, data: Buffer, offset: int) -> None:
         """Write all of `data` at `offset`. Raises NoSpace, Unreadable; part of it may be written then."""
@@ -267,7 +262,7 @@ class OpenFile(Closing):
         with os_errors(self.path, "cannot write", offset):
             self._files.step("write", self.path, len(rest))
             while rest:
-                written = self._files.write_at(self._descriptor, rest, offset)
+                written = self._files.write_at(self.descriptor, rest, offset)
                 rest = rest[written:]
                 offset += written
 
@@ -281,23 +276,23 @@ class OpenFile(Closing):
         """Make the file `size` bytes long; added bytes read as zeros and take no space."""
         with os_errors(self.path, "cannot resize"):
             self._files.step("truncate", self.path, size)
-            os.ftruncate(self._descriptor, size)
+            os.ftruncate(self.descriptor, size)
 
     def sync(self) -> None:
         """Flush the content to the disk (fdatasync: not the times)."""
         with os_errors(self.path, "cannot flush"):
             self._files.step("sync", self.path)
-            os.fdatasync(self._descriptor)
+            os.fdatasync(self.descriptor)
 
     def start_writing(self) -> None:
         """Tell the system to begin flushing the content, if it can, so that `sync` waits less."""
         if (call := _sync_file_range()) is not None:
-            call(self._descriptor, 0, 0, _START_WRITING)
+            call(self.descriptor, 0, 0, _START_WRITING)
 
     def close(self) -> None:
         """Close the file without flushing it; closing twice is allowed."""
-        if self._descriptor >= 0:
-            descriptor, self._descriptor = self._descriptor, -1
+        if self.descriptor >= 0:
+            descriptor, self.descriptor = self.descriptor, -1
             os.close(descriptor)
 
 
