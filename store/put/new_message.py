@@ -195,13 +195,13 @@ def check_timed(topic: bytes, properties: bytes, hint: str = _TO_ITS_TOPIC) -> N
         return
     found = names.parse(properties)
     good = {names.TIMER_OUT_MS: java_integer(found.get(names.TIMER_OUT_MS, ""), 64) is not None, **_own_queue(found)}
-    wrong = [name for name, is_good in good.items() if not is_good]
-    if wrong:
-        raise InvalidInput(
-            f"this message has no valid {' and '.join(wrong)}: the broker's timer, which reads {TIMER_TOPIC},"
-            " would stop at it for ever",
-            hint=hint,
-        )
+    _require(good, f"the broker's timer, which reads {TIMER_TOPIC}, would stop at it for ever", hint)
+
+
+def _require(good: Mapping[str, bool], why: str, hint: str) -> None:
+    """Refuse a message of which some properties are not good. Raises InvalidInput."""
+    if wrong := [name for name, is_good in good.items() if not is_good]:
+        raise InvalidInput(f"this message has no valid {' and '.join(wrong)}: {why}", hint=hint)
 
 
 def _own_queue(found: Mapping[str, str]) -> dict[str, bool]:
@@ -244,12 +244,8 @@ def check_scheduled(message: NewMessage, levels: int) -> None:
     found = names.parse(message.properties)
     level = java_integer(found.get(names.DELAY, ""), 32) or 0
     good = {names.DELAY: min(level, levels) == message.queue_id + 1, **_own_queue(found)}
-    if wrong := [name for name, is_good in good.items() if not is_good]:
-        raise InvalidInput(
-            f"this message has no valid {' and '.join(wrong)}: in {SCHEDULE_TOPIC} messages wait"
-            " for a delay level, in the queue of that level",
-            hint="put the message to its own topic, with --delay-level or the property DELAY",
-        )
+    why = f"in {SCHEDULE_TOPIC} messages wait for a delay level, in the queue of that level"
+    _require(good, why, "put the message to its own topic, with --delay-level or the property DELAY")
 
 
 def asked_level(properties: dict[str, str]) -> int | None:
