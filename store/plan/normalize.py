@@ -84,7 +84,8 @@ def normalize(
     edits: list[Edit] = []
     names = {entry.name for entry in snapshot.log}
     for entry in snapshot.log:
-        of_log = any_length and (entry.size or _has_next_file(entry, names, size))
+        start = start_of(entry.name)  # with a next file, an empty one was not made in advance but has lost its bytes
+        of_log = any_length and (entry.size or (start is not None and file_name(start + size) in names))
         reason = _fault(entry._replace(size=size) if of_log else entry, size)
         if reason:
             _refuse_other_name(entry, names, size)
@@ -573,12 +574,6 @@ def _check_queue_size(snapshot: Snapshot) -> None:
             path=snapshot.layout.consume_queue,
             hint="check mappedFileSizeConsumeQueue",
         )
-
-
-def _has_next_file(entry: DirectoryEntry, names: Container[str], size: int) -> bool:
-    """Whether the next log file exists: then an empty file was not made in advance but has lost its bytes."""
-    start = start_of(entry.name)
-    return start is not None and file_name(start + size) in names
 
 
 def _fault(entry: DirectoryEntry, size: int) -> str:

@@ -117,11 +117,11 @@ class _BugFinder:
         if share.reason == HIDDEN:
             linear = self._outcome.profile.queues.min_offset is MinOffset.LINEAR
             return "" if linear else "B23"
-        ends_filled = self._ends_with_pre_fill(share.queue)
+        last = self._units(share.queue).last(is_valid)
         reput = self._outcome.profile.dispatch.reput
         if self._outcome.queues_end >= _PRE_FILL_END and reput is ReputStart.QUEUES_END:
             return "B3"
-        if ends_filled:
+        if last is not None and is_pre_fill(last[1])[0]:  # the queue ends with a pre-fill unit
             return "B22"
         looked_back = self._outcome.start and self._outcome.start.reason == LAST_LOOKED_AT
         older = self._first[share.queue] < self._start_time
@@ -138,26 +138,17 @@ class _BugFinder:
         dispatch = self._outcome.profile.dispatch
         if dispatch.when_clean and queue == share.queue and share.first_offset >= offset:
             return "B1"
-        if self._reaches(share):
+        last = self._units(share.queue).last()
+        if last is not None and last[0] >= share.last_offset:  # a unit at or behind the last of these messages
             return ""
         never_dispatches = not dispatch.when_clean and dispatch.reput is not ReputStart.QUEUES_END
         return "B1" if never_dispatches else "B2"
-
-    def _reaches(self, share: Share) -> bool:
-        """Whether the queue on disk has a unit at or behind the last of these messages."""
-        last = self._units(share.queue).last()
-        return last is not None and last[0] >= share.last_offset
 
     def _units(self, queue: QueueId) -> FileUnits:
         entries = self._outcome.snapshot.queues.get(queue, ())
         there = [e for e in entries if not e.directory and e.name.isascii() and e.name.isdigit() and e.size]
         files = [MappedFile(entry.path, int(entry.name), entry.size) for entry in there]
         return FileUnits(MappedFileQueue((), files, 0, []))
-
-    def _ends_with_pre_fill(self, queue: QueueId) -> bool:
-        """Whether the last unit of the queue is a pre-fill unit."""
-        last = self._units(queue).last(is_valid)
-        return last is not None and bool(is_pre_fill(last[1])[0])
 
     def _time_at(self, position: int) -> int:
         """Return the store time of the record at a position, 0 without one."""

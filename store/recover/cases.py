@@ -80,11 +80,6 @@ class CaseFacts(NamedTuple):
         return any(f.entry and not is_whole_file(f.entry, size) for f in self.loaded)
 
     @property
-    def phantom(self) -> bool:
-        """Bytes that are no record were taken for one."""
-        return self.outcome.walk is not None and self.outcome.walk.phantoms > 0
-
-    @property
     def tail_used(self) -> bool:
         """There are bytes behind the log end, or there were before they were lost."""
         if self.plan is None:
@@ -111,17 +106,6 @@ class CaseFacts(NamedTuple):
         """Topics of batches with messages that a pull from a RocksDB does not return."""
         found = {share.queue.topic for share in self.after.invisible if share.reason == NO_UNIT}
         return found & self.outcome.stores.batches
-
-    @property
-    def uncompacted(self) -> bool:
-        """A compaction log lacks messages."""
-        return any(share.reason == UNSERVED for share in self.after.invisible)
-
-    @property
-    def rest_is_zeros(self) -> bool:
-        """The log ends inside a file, with only zeros behind."""
-        end, size = self.outcome.log_end, self.snapshot.log_file_bytes
-        return end % size > 0 and not self.tail_written
 
 
 __all__ = ["CASES", "Case", "CaseFacts", "case_named", "case_of"]
@@ -381,7 +365,7 @@ CASES: tuple[Case, ...] = (
         "a record whose fields do not add up to its size",
         "takes it for data: makes ghost units, finds a wrong log end",
         "ends the log before it",
-        lambda facts: facts.phantom,
+        lambda facts: facts.outcome.walk is not None and facts.outcome.walk.phantoms > 0,
         ("B26",),
         ("I-022",),
         keep="a tombstone in its place, if a queue names it",
@@ -475,7 +459,7 @@ CASES: tuple[Case, ...] = (
         "the compaction log of a topic lacks messages, or has others at their queue offsets",
         "answers pulls only from the compaction log: consumers do not get these messages",
         "rebuilds the compaction log from the commit log",
-        lambda facts: facts.uncompacted,
+        lambda facts: any(share.reason == UNSERVED for share in facts.after.invisible),
         codes=("I-148", "I-182"),
     ),
     Case(
@@ -537,7 +521,7 @@ CASES: tuple[Case, ...] = (
         " allocated in advance",
         "ends the log at the last record, loses nothing",
         "leaves the zeros, writes the checkpoint and removes abort",
-        lambda facts: facts.snapshot.abort and facts.rest_is_zeros,
+        lambda f: f.snapshot.abort and f.outcome.log_end % f.snapshot.log_file_bytes > 0 and not f.tail_written,
         codes=("I-009",),
     ),
     Case(

@@ -166,13 +166,13 @@ class Recovery:
         return row
 
     def _plan_json(self, plan: Plan) -> dict[str, Any]:
-        edits = carried_out(self.interrupted, plan)
+        edits, root = carried_out(self.interrupted, plan), f"{self.layout.root}/"
         return {
             "policy": plan.policy,
             "case": self.plan_case.label,
             "log_start": plan.log_start,
             "log_end": plan.log_end,
-            "edits": [{**edit.to_json(), "path": self.layout_path(edit.path)} for edit in edits],
+            "edits": [{**edit.to_json(), "path": edit.path.removeprefix(root)} for edit in edits],
             "queues": [row._asdict() for row in plan.queues],
             "completed": plan.completed,
             "lost": plan.lost.to_json(),
@@ -207,10 +207,6 @@ class Recovery:
         of_index = sum(row["known_from"] == "index" for row in rows)
         left_off = groups.lost.count - (len(rows) - of_index) + max(0, placeless - of_index)
         return {"lost_messages": rows, "lost_messages_left_off": left_off}
-
-    def layout_path(self, path: str) -> str:
-        """Return a path, relative to the store if it is inside."""
-        return path.removeprefix(f"{self.layout.root}/")
 
 
 class ProvedLog(NamedTuple):

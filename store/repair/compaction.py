@@ -396,7 +396,7 @@ class _Latest(LogObserver):
     """Collects the last message at each queue offset of some queues. ranges: (min, max) offset of each."""
 
     def __init__(self, ranges: Mapping[QueueId, tuple[int, int]]) -> None:
-        self._ranges, self._parts = ranges, defaultdict[QueueId, list[Ints]](list)
+        self._ranges, self.parts = ranges, defaultdict[QueueId, list[Ints]](list)
 
     def messages(self, messages: Messages) -> None:
         """Take messages of one queue."""
@@ -404,22 +404,23 @@ class _Latest(LogObserver):
         wanted = messages.good & (messages.offset >= first) & (messages.offset < end)
         if wanted.any():
             columns = (messages.offset, messages.position, messages.size, messages.store_timestamp)
-            self._parts[messages.queue].append(np.stack([column[wanted] for column in columns]))
-
-    def of_each(self) -> Iterator[tuple[QueueId, Ints]]:
-        """Yield (queue offset, position, size, store time) of each queue, int64[4, n], by offset."""
-        for queue, parts in self._parts.items():
-            rows = np.concatenate(parts, axis=1)[:, ::-1]
-            yield queue, rows[:, np.unique(rows[0], return_index=True)[1]]
+            self.parts[messages.queue].append(np.stack([column[wanted] for column in columns]))
 
 
 def _lacking(store: StoreReader, ranges: Mapping[QueueId, tuple[int, int]]) -> dict[QueueId, Ints]:
-    """Return the messages in the commit log of queues whose compaction log lacks some of them. Raises Unreadable."""
+    """Return (queue offset, position, size, store time) of the messages, int64[4, n] by offset, in the commit log of
+    queues whose compaction log lacks some of them. Raises Unreadable.
+    """
     latest = _Latest(ranges)
     if ranges:
         scan_messages(store.log, [latest], Dispatching(multi_dispatch=False))
-    known = {queue: (rows, CompactedMessages(store.layout, queue)) for queue, rows in latest.of_each()}
-    return {queue: rows for queue, (rows, there) in known.items() if there.lacks(rows[0], rows[3]).any()}
+    found: dict[QueueId, Ints] = {}
+    for queue, parts in latest.parts.items():
+        rows = np.concatenate(parts, axis=1)[:, ::-1]
+        rows = rows[:, np.unique(rows[0], return_index=True)[1]]
+        if CompactedMessages(store.layout, queue).lacks(rows[0], rows[3]).any():
+            found[queue] = rows
+    return found
 
 
 def _rebuilt_files(

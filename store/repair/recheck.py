@@ -61,20 +61,13 @@ def reanalyze(
 
 def _is_compared(found: Repair) -> bool:
     """Whether the check reads what was written instead of planning again."""
-    plan = found.plan
-    made_of_log = plan.items is not None or _only_builds_database(plan)
-    if not made_of_log or found.interrupted:
+    plan, fix = found.plan, found.plan.database
+    # a plan that only builds a RocksDB of queues may move queue files away
+    only_database = fix and all(edit.kind == "move" or Path(edit.path) == fix.path for edit in plan.edits)
+    if not (plan.items is not None or only_database) or found.interrupted:
         return False
     changed = ((part_of(found.layout, Path(edit.path)), edit.kind) for edit in plan.edits)
     return {part for part, kind in changed if part is not RepairPart.CONFIG or kind != "create"} <= _MADE
-
-
-def _only_builds_database(plan: Plan) -> bool:
-    """Whether a plan only builds a RocksDB of queues from a log in order; it may move queue files away."""
-    fix = plan.database
-    if fix is None:
-        return False
-    return all(edit.kind == "move" or Path(edit.path) == fix.path for edit in plan.edits)
 
 
 def _is_done(edit: Edit, layout: Layout, plan: Plan) -> bool:

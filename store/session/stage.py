@@ -131,7 +131,7 @@ def stage(
         home = stager.folder_for(layout.index)
         made, full_time = _stage_index(layout, plan, plan.index, home, files)
         edits = _with_index_time(layout, plan, edits, full_time)
-        stager.take_made(home / _INDEX_FOLDER)
+        stager.made = {path.name: path for path in (home / _INDEX_FOLDER).iterdir()}
     for edit in edits:
         if plan.database is not None and edit.path == str(plan.database.path):
             stager.add_database(plan.database, edit)
@@ -211,7 +211,7 @@ class _Stager:
         self._folders: dict[int, Path] = {}
         self._moved: set[str] = set()
         #: Index files that are built already, by name.
-        self._made: dict[str, Path] = {}
+        self.made: dict[str, Path] = {}
         #: Files of a RocksDB built in the session's folder, by name.
         self._built: dict[str, Path] = {}
         #: Files of the session that are written but not yet synced.
@@ -223,10 +223,6 @@ class _Stager:
             with self.files.open(path) as file:
                 file.sync()
         self._unsynced.clear()
-
-    def take_made(self, folder: Path) -> None:
-        """Register the index files in `folder`, which are built already."""
-        self._made = {path.name: path for path in folder.iterdir()}
 
     def add_database(self, fix: DatabaseFix, edit: Edit) -> None:
         """Build a RocksDB and journal its files, each one before the file that names it. The old files go to the
@@ -356,7 +352,7 @@ class _Stager:
     def _stage_file(self, step: Step, edit: Edit, path: Path, folder: Path) -> None:
         """Write a new file, with the mode, owner and times of a neighbour."""
         staged = folder / step.new_name
-        made = self._made.get(path.name) if not edit.length else None
+        made = self.made.get(path.name) if not edit.length else None
         if made is not None:
             self.files.rename(made, staged)
             return

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -86,15 +87,6 @@ class ConfigRules(NamedTuple):
     def known(self) -> tuple[str, ...]:
         """All files that are loaded."""
         return (*self.needed, *self.needed_by_timer, *self.passed_over)
-
-    def refused_as_version(self, name: str) -> tuple[type, ...]:
-        """Types that are refused as dataVersion of this file."""
-        return tuple(kind for names, kinds in self.version_refused if name in names for kind in kinds)
-
-    def counter_needed(self, name: str) -> bool:
-        """Whether `null` is refused for the counter of this file's dataVersion."""
-        named = any(name in names for names, _ in self.version_refused)
-        return named and name not in (OFFSETS, LMQ_OFFSETS)
 
 
 _OF_4 = (TOPICS, OFFSETS, GROUPS, FILTERS, DELAYS)
@@ -413,10 +405,11 @@ def _misfit(name: str, value: dict[Any, Any], rules: ConfigRules) -> str:
     if _VERSION not in value:
         return ""
     version = value[_VERSION]
-    needed = rules.counter_needed(name) and isinstance(version, dict)
+    refused = [kinds for names, kinds in rules.version_refused if name in names]
+    needed = refused and name not in (OFFSETS, LMQ_OFFSETS) and isinstance(version, dict)
     if needed and version.get(_COUNTER, 0) in (None, ""):
         return _NO_COUNTER
-    return _misfit_version(version, rules.refused_as_version(name))
+    return _misfit_version(version, tuple(chain.from_iterable(refused)))
 
 
 def _misfit_topics(topics: Any, rules: ConfigRules) -> str:
