@@ -114,7 +114,8 @@ def keep_log(
     """
     if finder.end < 0 <= finder.stale_end:
         raise renamed(snapshot)
-    entries = _entries_by_start(snapshot, queue)
+    read = (ours for ours, _ in snapshot.files_of_one_name(queue))  # of two files with one name the one that is read
+    entries = {int(entry.name): entry for entry in (*snapshot.log, *read)}
     size, start = snapshot.log_file_bytes, min(entries)
     end, gaps, lost, gone, topics, resent = _lost_records(snapshot, queue, finder, audits, verified)
     _refuse_lost_dledger(snapshot, gone)
@@ -158,14 +159,6 @@ def keep_log(
     return KeptLog(plan, patched, closed, len(restored), cut, ranges, unplaced, len(lmq), gone=gone, resent=resent)
 
 
-def _end_before_torn(finder: GapFinder, *, follows: bool) -> None:
-    """End a slave's log before the records at its end that have lost properties: the master sends them again, whole."""
-    for record in reversed(finder.cut if follows else ()):
-        if record.position + record.size == finder.end:
-            finder.end = finder.covered = record.position
-            finder.given_up = True
-
-
 class _LostRecords(NamedTuple):
     """What a log has lost. end: where it ends if lost records right behind the last good one belong to it.
 
@@ -190,7 +183,10 @@ def _lost_records(
 ) -> _LostRecords:
     """Return what the log has lost that `finder` has seen; the arguments are those of `keep_log`. Raises Unreadable."""
     follows = snapshot.layout.follows_master
-    _end_before_torn(finder, follows=follows)
+    for record in reversed(finder.cut if follows else ()):  # the master sends them again, whole
+        if record.position + record.size == finder.end:
+            finder.end = finder.covered = record.position
+            finder.given_up = True
     dead = np.concatenate([np.zeros(0, np.int64), *finder.dead])
     end, filled = max(finder.end, min(finder.files)), finder.filled
     look = partial(lost_units, snapshot, dead=dead, ends=finder.queue_ends, verified=verified, audits=audits)
@@ -226,12 +222,6 @@ def lost_anyway(
     number, rows = rows_in(found.gaps, units.position)
     of_gaps = ((gap, rows[number == at]) for at, gap in enumerate(found.gaps))
     return [*(Fill(gap, units.take(mine), [], None) for gap, mine in of_gaps if len(mine)), *found.behind]
-
-
-def _entries_by_start(snapshot: Snapshot, queue: MappedFileQueue) -> dict[int, DirectoryEntry]:
-    """Return the files of the log by start; of two files with one name the one that the log is read from."""
-    read = (ours for ours, _ in snapshot.files_of_one_name(queue))
-    return {int(entry.name): entry for entry in (*snapshot.log, *read)}
 
 
 def _refuse_lost_dledger(snapshot: Snapshot, gone: Sequence[Fill]) -> None:

@@ -347,11 +347,8 @@ class GapFinder:
         good = self.good(batch, dispatched.properties)
         self.torn += torn_records(batch, dispatched.properties, good, self.record_rules, self.delivered)
         elsewhere = good & (batch.columns.ints("physical_offset") != batch.position)
-        if elsewhere.any():
-            self._note(self.misplaced, batch, np.flatnonzero(elsewhere))
-        cut = good & dispatched.properties.torn()
-        if cut.any():
-            self._note(self.cut, batch, np.flatnonzero(cut))
+        self._note(self.misplaced, batch, np.flatnonzero(elsewhere))
+        self._note(self.cut, batch, np.flatnonzero(good & dispatched.properties.torn()))
         if dispatched.properties.has_name(INNER_MULTI_DISPATCH):
             self._note(self.undispatchable, batch, undispatchable(dispatched.properties, good))
         self.silent.append(silent_records(batch, good))

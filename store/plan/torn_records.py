@@ -545,14 +545,8 @@ def wrong_offsets(
     columns = np.array(rows, np.int64).reshape(-1, 5).T
     found = LostUnits(queues, *columns)
     # a record that two queues claim is left alone
-    once = np.isin(found.position, _repeated(found.position), invert=True)
-    return found.take(once)
-
-
-def _repeated(positions: Ints) -> Ints:
-    values, counts = np.unique(positions, return_counts=True)
-    repeated: Ints = values[counts > 1]
-    return repeated
+    positions, counts = np.unique(found.position, return_counts=True)
+    return found.take(np.isin(found.position, positions[counts == 1]))
 
 
 def _named_elsewhere(log: CommitLog, audit: QueueAudit, number: int, wanted: Ints) -> Iterable[Place]:

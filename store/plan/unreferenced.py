@@ -347,9 +347,8 @@ def op_bodies(log: CommitLog, lost: LostUnits, closed: Sequence[Fill], forms: Fo
     lost: the lost records in their own places; closed: the tombstones. Raises Unreadable.
     """
     topics = np.array([queue.topic == OP_TOPIC for queue in lost.queues] or [False])
-    places = [
-        (position, size) for fill in closed for position, size in zip(*_places_in(fill.lost, topics), strict=True)
-    ]
+    own = [fill.lost.take(topics[fill.lost.queue]) for fill in closed] if topics.any() else []
+    places = [place for mine in own for place in zip(mine.position.tolist(), mine.size.tolist(), strict=True)]
     if not places:
         return {}
     found = _Transactions()
@@ -371,14 +370,6 @@ def op_bodies(log: CommitLog, lost: LostUnits, closed: Sequence[Fill], forms: Fo
                 break
         bodies[position] = body or NO_OFFSET
     return bodies
-
-
-def _places_in(lost: LostUnits, topics: np.ndarray) -> tuple[list[int], list[int]]:
-    """Return positions and sizes of the records whose topic is among `topics`, bool by queue."""
-    if not topics.any():
-        return [], []
-    mine = lost.take(topics[lost.queue])
-    return mine.position.tolist(), mine.size.tolist()
 
 
 class _Transactions:

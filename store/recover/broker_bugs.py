@@ -290,7 +290,7 @@ def timer_loss(outcome: Outcome, now_ms: int, delivered: DeliveredTimers) -> Tim
     twice = delivered_again(delivered, now_ms, outcome, _unread_at(queue, state.queue_offset))
     done = sum(bool(row.delivered) and row.next_timestamp is not None for row in twice)
     forgotten = _without_entry(outcome, state, queue, entries, offset, since_ms, delivered)
-    too_late = int(late.sum()) + (unread := _unread_late(outcome, state, queue, entries, now_ms, delivered))
+    too_late = int(late.sum()) + (unread := _unread_late(state, queue, entries, now_ms, delivered))
     never = int((own & ~reached & ~again).sum()) + forgotten + too_late
     stuck = _stuck_at(outcome, state, queue)
     bugs = ["B31"] if loops else []
@@ -302,12 +302,7 @@ def timer_loss(outcome: Outcome, now_ms: int, delivered: DeliveredTimers) -> Tim
 
 
 def _unread_late(
-    outcome: Outcome,
-    state: TimerState,
-    queue: StartedQueue,
-    entries: TimerEntries,
-    now_ms: int,
-    delivered: DeliveredTimers,
+    state: TimerState, queue: StartedQueue, entries: TimerEntries, now_ms: int, delivered: DeliveredTimers
 ) -> int:
     """Count waiting messages without an entry that are due before the ticks that a start at `now_ms` reads."""
     oldest_ms = state.ticks.oldest_ms(now_ms)

@@ -192,17 +192,13 @@ def units_of_log(layout: Layout, profile: Profile, tell: _Tell = None, *, named:
     """Return the units for a database, the position behind the last record, and the tombstones. named: as in
     `RecoveryOptions`. Raises Refused if the log is not in order, Unreadable.
     """
-    wanted = _selected(layout) if selective_double_write(layout) else _every
+    wanted = _selected(layout) if selective_double_write(layout) else lambda _: True
     deleted = left_away(Snapshot.of(layout), profile, named)
     batches = queue_stores(layout, profile).batches
     found = UnitsOfLog(layout, lambda topic: wanted(topic) and not deleted(topic), batches)
     how = dispatching_of(layout, profile)._replace(slash_names=True)
     scan_messages(commit_log_of(layout), [found], how, progress=tell)
     return found
-
-
-def _every(topic: str) -> bool:
-    return True
 
 
 def _selected(layout: Layout) -> Callable[[str], bool]:

@@ -265,8 +265,9 @@ def grades(columns: Columns, body_fits: Flags | None = None) -> Ints:
     odd = (columns.ints("body_length") <= 0) & (columns.ints("body_crc") != 0)
     body = body_fits[:count] & ~odd
     torn = _torn(columns.ragged("properties"))
+    data = columns.ragged("body").buffer
     for row in _with_crc(columns.ragged("properties")).tolist():
-        torn[row] |= crc_ok(_bytes_of(columns, row)) is False
+        torn[row] |= crc_ok(data[int(columns.starts[row]) : int(columns.ends[row])].tobytes()) is False
     found = np.where(torn, Grade.BODY, Grade.WHOLE)
     return np.where(body, found, Grade.STRUCTURE).astype(np.int64)
 
@@ -283,11 +284,6 @@ def _with_crc(properties: Ragged) -> Ints:
         likely = likely[words[at[likely]] == _CRC_WORD]
     found: Ints = likely[rows_with_crc(properties[likely])]
     return found
-
-
-def _bytes_of(columns: Columns, row: int) -> bytes:
-    data = columns.ragged("body").buffer
-    return data[int(columns.starts[row]) : int(columns.ends[row])].tobytes()
 
 
 def _torn(properties: Ragged) -> Flags:

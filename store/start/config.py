@@ -477,8 +477,10 @@ def _predicted(layout: Layout, profile: Profile, queues: Ranges, undelivered: Un
         if one.start is LoadAction.REFUSES and (name in names or one.main.dies or one.backup.dies)
     )
     files = tuple(_file_start(one) for one in loaded.values())
-    if with_timer:
-        files += (_timer_check(layout.config),)
+    if with_timer:  # a broker takes the bytes there are, and zeros for others; the timer reports losses
+        exists = (layout.config / TIMER_CHECK).exists()
+        start = LoadAction.LOADS if exists else LoadAction.EMPTY
+        files += (ConfigFileStart(TIMER_CHECK, start, "" if exists else "missing", 0, overwritten=False),)
     signs = Signs(layout, queues)
     cut = _cut_databases(layout, rules)
     lost = ConfigLoss(loaded, queues, signs.of_a_broker, undelivered, frozenset(name for name, _ in cut))
@@ -580,13 +582,6 @@ def files_in_use(layout: Layout, needed: tuple[str, ...]) -> tuple[str, ...]:
 
 def _has_any_version(directory: Path, name: str) -> bool:
     return any((directory / (name + end)).exists() for end in ("", BACKUP, TEMPORARY))
-
-
-def _timer_check(directory: Path) -> ConfigFileStart:
-    """The start with timercheck: a broker takes the bytes there are, and zeros for others. The timer reports losses."""
-    exists = (directory / TIMER_CHECK).exists()
-    start = LoadAction.LOADS if exists else LoadAction.EMPTY
-    return ConfigFileStart(TIMER_CHECK, start, "" if exists else "missing", 0, overwritten=False)
 
 
 def _file_start(one: LoadedConfig) -> ConfigFileStart:

@@ -200,17 +200,13 @@ def entries_of(content: FileContent, start: int) -> Iterator[DledgerEntries | st
             yield DledgerEntries(start, starts + offset, heads, data, offset)
             offset, reach = offset + int(stop), _WINDOW_BYTES
             continue
-        if offset + len(data) < len(content) and _begins_larger_entry(data):
+        head = overlapping(data, _HEAD)[:1]
+        larger = len(head) and int(head["magic"][0]) == MAGIC_ENTRY and int(head["size"][0]) > len(data)
+        if larger and offset + len(data) < len(content):
             reach *= 4
             continue
         yield _why_no_entry(data)
         return
-
-
-def _begins_larger_entry(data: Bytes) -> bool:
-    """Whether an entry begins here that is larger than the window."""
-    head = overlapping(data, _HEAD)[:1]
-    return bool(len(head)) and int(head["magic"][0]) == MAGIC_ENTRY and int(head["size"][0]) > len(data)
 
 
 def _why_no_entry(data: Bytes) -> str:
