@@ -29,9 +29,6 @@ from ..index.compare import stored_files
 from ..plan.observer import Policy, RecoveryOptions
 from ..plan.plan import Plan
 from ..recover import recovery
-from ..search.store import StoreReader
-from ..verify.context import Scope
-from ..verify.run import verify
 from ..verify.start import GROUP
 from ..verify.verdict import Verdict
 from .database import is_built
@@ -166,16 +163,6 @@ class JudgedRepair(NamedTuple):
             return asked_for(finding, choice) and str(queue) not in shifted
 
         return [finding for finding in self.verdict.findings if not in_vain(finding)]
-
-
-def find_unrepairable(layout: Layout, version: str, tell: Callable[[int], None] | None = None) -> list[Unrepairable]:
-    """Return errors of a store that has nothing left to repair. Reads the whole store. Raises Unreadable.
-
-    version: the generation of brokers. tell: called with the log position reached.
-    """
-    with StoreReader(layout) as store:
-        verdict = verify(store, Scope(broker_version=version), progress=tell)
-    return unrepairable_of(with_open_repairs(verdict, layout, version), layout)
 
 
 def unrepairable_of(

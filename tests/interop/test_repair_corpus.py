@@ -24,7 +24,7 @@ from mqstore.store.errors import Refused, Unsupported
 from mqstore.store.log.commit_log import Batch
 from mqstore.store.log.message import Mark
 from mqstore.store.repair.parts import Choice
-from mqstore.store.repair.recheck import Unrepairable, find_unrepairable, reanalyze
+from mqstore.store.repair.recheck import Unrepairable, reanalyze
 from mqstore.store.repair.repair import Repair, analyze, replan
 from mqstore.store.salvage.runs import Grade, grades
 from mqstore.store.search.store import StoreReader
@@ -34,6 +34,7 @@ from mqstore.store.session.undo import session_to_undo, undo
 from .. import recovery_cases
 from ..recovery_cases import Case, config_of, sparse_copy
 from ..slices import pick
+from ..store.repair.mended import find_unrepairable
 from ..store.session.test_undo import everything
 from .conftest import Judge
 from .oracle import VERSIONS, OracleDied

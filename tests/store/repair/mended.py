@@ -10,7 +10,11 @@ from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.repair.parts import chosen, part_of_code
+from mqstore.store.repair.recheck import Unrepairable, unrepairable_of, with_open_repairs
+from mqstore.store.search.store import StoreReader
 from mqstore.store.session.undo import session_to_undo, undo
+from mqstore.store.verify.context import Scope
+from mqstore.store.verify.run import verify
 
 from ... import slices, stores
 from ..session.test_undo import everything
@@ -25,6 +29,13 @@ def told(name: str, root: Path) -> dict[str, int]:
         if finding.severity > Severity.INFO:
             found[finding.code] = found.get(finding.code, 0) + finding.count
     return found
+
+
+def find_unrepairable(layout: Layout, version: str) -> list[Unrepairable]:
+    """Errors of a store that has nothing left to repair. version: the generation of brokers."""
+    with StoreReader(layout) as store:
+        verdict = verify(store, Scope(broker_version=version))
+    return unrepairable_of(with_open_repairs(verdict, layout, version), layout)
 
 
 def check_mended(code: str, seed: str, work: Path, number: int = 0) -> None:

@@ -24,7 +24,6 @@ from mqstore.store.log.commit_log import Batch, CommitLog
 from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.recover.recovery import analyze
 from mqstore.store.repair.parts import Choice, QueueStoreKind, RepairPart, as_kind, chosen
-from mqstore.store.repair.recheck import find_unrepairable
 from mqstore.store.repair.repair import analyze as plan_of_repair
 from mqstore.store.repair.repair import replan_with_parts, widened
 from mqstore.store.search.queue_search import open_log
@@ -34,6 +33,7 @@ from mqstore.store.session.apply import apply
 from ... import stores
 from ...slices import rng
 from ..verify.mutations.edit import overwrite, set_field
+from .mended import find_unrepairable
 from .test_database import again, carried_out
 from .test_repair import examined, repaired, rows
 

@@ -17,13 +17,12 @@ from mqstore.store.disk.layout import Layout
 from mqstore.store.log.commit_log import Batch, CommitLog
 from mqstore.store.repair import compaction
 from mqstore.store.repair.parts import Choice, RepairPart, chosen
-from mqstore.store.repair.recheck import find_unrepairable
 from mqstore.store.search.queue_search import open_log
 from mqstore.store.search.store import StoreReader
 
 from ... import slices, stores
 from ...slices import rng
-from .mended import check_mended, told
+from .mended import check_mended, find_unrepairable, told
 from .test_repair import examined, repaired, rows
 
 CODES = (

@@ -18,7 +18,7 @@ from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.recover import recovery
 from mqstore.store.recover.recovery import replan
 from mqstore.store.repair.parts import Choice, RepairPart
-from mqstore.store.repair.recheck import find_unrepairable, unrepairable_texts, with_open_repairs
+from mqstore.store.repair.recheck import unrepairable_texts, with_open_repairs
 from mqstore.store.repair.repair import analyze
 from mqstore.store.search.store import StoreReader
 from mqstore.store.session.apply import apply
@@ -27,6 +27,7 @@ from mqstore.store.verify.verdict import Status
 
 from ... import recovery_cases, stores
 from ...recovery_cases import Case, all_feature_cases, case_of, config_of, feature_cases
+from .mended import find_unrepairable
 from .test_repair import NOW_MS
 
 pytestmark = pytest.mark.long

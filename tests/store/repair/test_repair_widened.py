@@ -24,7 +24,7 @@ from mqstore.store.recover.broker_bugs import TimerLoss
 from mqstore.store.recover.recovery import Recovery, analyze
 from mqstore.store.recover.recovery import replan as replan_recovery
 from mqstore.store.repair.parts import RepairPart, chosen
-from mqstore.store.repair.recheck import find_unrepairable, unrepairable_texts
+from mqstore.store.repair.recheck import unrepairable_texts
 from mqstore.store.repair.repair import Request, replan, replan_with_parts, widened
 from mqstore.store.search.selection import queue_of
 from mqstore.store.search.store import StoreReader
@@ -38,6 +38,7 @@ from ... import recovery_cases, stores
 from ...recovery_cases import config_of
 from ..queues.test_rocksdb_copy import NEW
 from ..session.test_undo import everything
+from .mended import find_unrepairable
 
 pytestmark = pytest.mark.long
 

@@ -21,7 +21,6 @@ from mqstore.store.disk.layout import Layout
 from mqstore.store.inspect.timers import timers
 from mqstore.store.repair import timer
 from mqstore.store.repair.parts import Choice
-from mqstore.store.repair.recheck import find_unrepairable
 from mqstore.store.repair.timer_log import added_to, entries_to_add, missing_files
 from mqstore.store.search.store import StoreReader
 from mqstore.store.timer.read import due_ms
@@ -33,7 +32,7 @@ from ... import slices, stores
 from ...slices import rng
 from ..verify.mutations import mutations, original
 from ..verify.mutations.timer import Timer
-from .mended import told
+from .mended import find_unrepairable, told
 from .test_repair import examined, repaired
 from .test_timer import CONFIG, TIMER, files
 
