@@ -34,7 +34,7 @@ from ..errors import Refused
 from ..log.batch import DAMAGED, Batch, Extent, ExtentKind
 from ..log.commit_log import CommitLog
 from ..settings.options import options_of
-from ..start.dledger import DledgerIndexFile, entries_that_follow, heads_of, index_directory, member_state, units_of
+from ..start.dledger import DledgerIndexFile, following_entries, heads_of, index_directory, member_state, units_of
 from ..start.outcome import Outcome
 from .close import CUT, RESTORED, KeptLog, edits_of, lengths_of, patched_queue, units_behind, writes_of
 from .fill import SMALLEST_FILLER, Fill, Piece, encoded, of_nobody, together
@@ -492,7 +492,9 @@ def entry_index_edits(snapshot: Snapshot, queue: MappedFileQueue, end: int) -> l
     with DledgerIndexFile(snapshot) as index:
         fixer.moved(index.entries)
         for file in queue.files_in(0, end):
-            for part in entries_that_follow(_FileOfLog(queue, file), file.start):
+            for part in following_entries(_FileOfLog(queue, file), file.start):
+                if isinstance(part, str):
+                    break
                 inside = part.positions + part.heads["size"] <= end
                 if inside.any():
                     wanted = units_of(part.heads[inside], part.positions[inside])

@@ -146,21 +146,15 @@ def _walk_entries(snapshot: Snapshot, files: list[LoadedFile], index: DledgerInd
     while True:
         file, blank = files[number], False
         found.end = file.start
-        for part in entries_of(_content(snapshot, file), file.start):
+        for part in following_entries(_content(snapshot, file), file.start, found.last, term):
             if isinstance(part, str):
                 found.reason, blank = part, part == _BLANK_WITHOUT_NEXT
                 break
-            count, why = _count_following(part, found.last, term)
-            if count:
-                _compare_with_index(part, count, index, found)
-                if found.first < 0:
-                    found.first = int(part.heads["index"][0])
-                found.last, term = (int(part.heads[name][count - 1]) for name in ("index", "term"))
-                found.end = file.start + int(part.starts[count - 1] + part.heads["size"][count - 1])
-                found.last_end = found.end
-            if why:
-                found.reason = why
-                return found
+            _compare_with_index(part, index, found)
+            if found.first < 0:
+                found.first = int(part.heads["index"][0])
+            found.last, term = (int(part.heads[name][-1]) for name in ("index", "term"))
+            found.end = found.last_end = file.start + int(part.starts[-1] + part.heads["size"][-1])
         if not blank:
             return found
         found.end = file.start + snapshot.log_file_bytes
@@ -218,17 +212,22 @@ def _why_no_entry(data: Bytes) -> str:
     return _ZEROS if head.size == 0 else "there is no entry"
 
 
-def entries_that_follow(content: FileContent, start: int) -> Iterator[DledgerEntries]:
-    """Yield the entries of a file that DLedger takes, if it takes the first of them."""
-    last, term = -1, -1
+def following_entries(
+    content: FileContent, start: int, last: int = -1, term: int = -1
+) -> Iterator[DledgerEntries | str]:
+    """Yield the entries of a file that DLedger takes, then the reason why it takes no more. last, term: as of
+    `entry_rules`.
+    """
     for part in entries_of(content, start):
         if isinstance(part, str):
+            yield part
             return
         count, why = _count_following(part, last, term)
         if count:
             yield part._replace(starts=part.starts[:count], heads=part.heads[:count])
             last, term = (int(part.heads[name][count - 1]) for name in ("index", "term"))
         if why:
+            yield why
             return
 
 
@@ -281,11 +280,11 @@ def units_of(heads: Structs, positions: Ints) -> Structs:
     return units
 
 
-def _compare_with_index(part: DledgerEntries, count: int, index: DledgerIndexFile, found: DLedgerStart) -> None:
+def _compare_with_index(part: DledgerEntries, index: DledgerIndexFile, found: DLedgerStart) -> None:
     """Find the first unit that does not match its entry: from there on DLedger writes the index again."""
     if found.rewritten >= 0:
         return
-    expected = units_of(part.heads[:count], part.positions[:count])
+    expected, count = units_of(part.heads, part.positions), len(part.heads)
     first = int(expected["index"][0])
     stored = index.units(first, count) if first >= 0 else expected[:0]
     same = np.zeros(count, np.bool_)
@@ -301,7 +300,7 @@ def _first_file(snapshot: Snapshot, files: list[LoadedFile], index: DledgerIndex
         part = _first_entry(snapshot, file)
         if part is not None and _count_following(part, -1, -(1 << 63))[0]:
             probe = DLedgerStart()
-            _compare_with_index(part, 1, index, probe)
+            _compare_with_index(part, index, probe)
             if probe.rewritten < 0:
                 return number
     return 0
