@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pkgutil import get_data
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -190,8 +190,15 @@ class TimerLoss:
     too_late: int = 0
     by_chance: int = 0
     bugs: list[str] = field(default_factory=list)
-    in_files: ClassVar[bool] = True
-    """The fault is in the timer's files: a repair corrects it."""
+    #: Cancelled messages that fire, of a broker with its timers in a RocksDB; None: it has files.
+    uncancelled: int | None = None
+    #: Why messages are never fired, where no bug is the cause.
+    why_never: str = ""
+
+    @property
+    def in_files(self) -> bool:
+        """The fault is in the timer's files: a repair corrects it."""
+        return self.uncancelled is None
 
     @property
     def harmless(self) -> bool:
@@ -209,9 +216,9 @@ class TimerLoss:
         why = f" ({', '.join(self.bugs)})" if self.bugs else ""
         if self.never_fired:
             messages = counted(self.pending, "timed message", form=",")
-            late = f": {_TOO_LATE}" if self.too_late else ""
+            reason = f": {self.why_never}" if self.why_never else ""
             most = "up to " if self.by_chance else ""
-            return f"leave {most}{self.never_fired:,} of {messages} unfired{why}{late}"
+            return f"leave {most}{self.never_fired:,} of {messages} unfired{why}{reason}"
         if self.stuck_at is not None:
             return f"fire no timed message behind offset {self.stuck_at:,} of the timer queue{why}"
         if self.loops:
@@ -221,43 +228,16 @@ class TimerLoss:
 
     @property
     def twice_text(self) -> str:
-        """Messages that a broker would deliver twice, "" for none."""
+        """Messages that a broker would deliver twice, or although they were cancelled; "" for none."""
         why = f" ({', '.join(self.bugs)})" if self.bugs else ""
         count = counted(self.fired_twice, "timed message", form=",")
-        return f"{count}{why} twice" if self.fired_twice else ""
+        cancelled = f", and {self.uncancelled:,} that were cancelled" if self.uncancelled else ""
+        return f"{count}{why} twice{cancelled}" if self.fired_twice else ""
 
     def to_json(self) -> dict[str, Any]:
         """Return the object `prediction.timers`."""
-        return dict(vars(self))
-
-
-class NoTimerLoss(TimerLoss):
-    """`TimerLoss` of a broker without a timer: no message fires."""
-
-    @property
-    def unfired_text(self) -> str:
-        """What such a broker does with them; "" for none."""
-        return f"{super().unfired_text}: this version has no timer" if self.never_fired else ""
-
-
-@dataclass(frozen=True)
-class DatabaseTimerLoss(TimerLoss):
-    """`TimerLoss` of a broker with its timers in a RocksDB. uncancelled: cancelled messages that fire."""
-
-    uncancelled: int = 0
-    in_files: ClassVar[bool] = False
-
-    @property
-    def twice_text(self) -> str:
-        """Messages that such a broker would deliver twice or although cancelled, "" for none."""
-        cancelled = f", and {self.uncancelled:,} that were cancelled" if self.uncancelled else ""
-        return f"{super().twice_text}{cancelled}" if self.fired_twice else ""
-
-    @property
-    def unfired_text(self) -> str:
-        """What such a broker does with them; "" for none."""
-        why = "rocksdbstore has no row for them, or is read from a later time"
-        return f"{super().unfired_text}: {why}" if self.never_fired else ""
+        left_out = {"why_never"} | ({"uncancelled"} if self.in_files else set())
+        return {name: value for name, value in vars(self).items() if name not in left_out}
 
 
 def timer_loss(outcome: Outcome, now_ms: int, delivered: DeliveredTimers) -> TimerLoss | None:
@@ -298,7 +278,8 @@ def timer_loss(outcome: Outcome, now_ms: int, delivered: DeliveredTimers) -> Tim
     bugs += ["B34"] if reread else []
     bugs += ["B35"] if stuck is not None else []
     pending = int(own.sum()) - done + forgotten + unread
-    return TimerLoss(pending, never, len(twice), loops, stuck, too_late, unread, bugs)
+    why_never = _TOO_LATE if too_late else ""
+    return TimerLoss(pending, never, len(twice), loops, stuck, too_late, unread, bugs, why_never=why_never)
 
 
 def _unread_late(
@@ -329,10 +310,13 @@ def _database_loss(outcome: Outcome, queue: StartedQueue, now_ms: int, delivered
         for row in known
     )
     pending = len(waiting) + never
+    loss = TimerLoss(
+        pending, never, uncancelled=0, why_never="rocksdbstore has no row for them, or is read from a later time"
+    )
     if found.queue_offset >= queue.max_offset - 1:
-        return DatabaseTimerLoss(pending, never)  # after every shutdown the last message that was read is read again
+        return loss  # after every shutdown the last message that was read is read again
     uncancelled = sum(row.unique_key in cancelled for row in waiting)
-    return DatabaseTimerLoss(pending, never, sum(row.again for row in known), uncancelled=uncancelled)
+    return replace(loss, fired_twice=sum(row.again for row in known), uncancelled=uncancelled)
 
 
 def _read_ms(entries: TimerEntries, state: TimerState, now_ms: int, delivered: DeliveredTimers) -> tuple[int, int]:
@@ -369,7 +353,7 @@ def _without_timer(outcome: Outcome, queue: StartedQueue, now_ms: int, delivered
     offset = _queue_offsets(queue, entries.offset_py)
     state.queue_offset = queue.max_offset
     count += _without_entry(outcome, state, queue, entries, offset, since_ms, delivered)
-    return NoTimerLoss(count, count)
+    return TimerLoss(count, count, why_never="this version has no timer")
 
 
 def _oldest_ms(entries: TimerEntries, state: TimerState) -> int:

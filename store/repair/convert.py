@@ -54,7 +54,6 @@ from ..plan.close import RESTORED
 from ..plan.fill import PatchedQueue
 from ..plan.observer import Policy, RecoveryOptions
 from ..queues.references import commit_log_of
-from ..recover.broker_bugs import DatabaseTimerLoss
 from ..recover.recovery import analyze
 from ..salvage.original import (
     MissingOffsets,
@@ -377,7 +376,7 @@ def _count_in_database(layout: Layout, config: BrokerConfig, found: Converted) -
     if has_timers:
         config = config.with_set([f"{TIMER_OPTION}=true"])
         prediction = analyze(Layout.open(found.target, config), found.version).prediction
-        if isinstance(loss := prediction.timers, DatabaseTimerLoss):
+        if (loss := prediction.timers) is not None and loss.uncancelled is not None:
             found.delivered_again = loss.fired_twice + loss.uncancelled
 
 
