@@ -407,12 +407,12 @@ _FIRST_BYTES = np.array([((1 << 8 * n) - 1) << 8 * (8 - n) for n in range(9)], n
 def ends_with_crc_item(texts: Ragged, head: bytes = CRC32.encode()) -> Flags:
     """bool[n]: the last item of the text is a `__CRC32#` (spec 1.7). head: the bytes with which it begins."""
     item = texts.start + texts.length - CRC_ITEM_BYTES
-    has: Flags = texts.length >= CRC_ITEM_BYTES
-    words = overlapping(texts.buffer, np.dtype((np.void, len(head))))
-    if len(words):
-        wanted = np.frombuffer(head, words.dtype)[0]
-        rows = np.flatnonzero(has)
-        has[rows] = words[item[rows]] == wanted
+    has = np.zeros(len(texts), np.bool_)
+    rows = np.flatnonzero(texts.length >= CRC_ITEM_BYTES)
+    # a word is compared quickly, and most stores have none
+    words = overlapping(texts.buffer, np.dtype(np.uint64))
+    rows = rows[words[item[rows]] == np.frombuffer(head, words.dtype, 1)]
+    has[rows] = overlapping(texts.buffer, np.dtype((np.void, len(head))))[item[rows]] == np.void(head)
     return has
 
 

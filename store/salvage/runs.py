@@ -24,7 +24,7 @@ from ...formats.commit_log import HEAD, PLAIN
 from ...formats.derive import Columns, Ragged, decode
 from ...formats.derive.ragged import Flags, Ints, overlapping
 from ...formats.message import LATEST_MS, MESSAGE, SMALLEST
-from ...formats.message_properties import CRC32, CRC_ITEM_BYTES, crc_ok, is_torn
+from ...formats.message_properties import crc_ok, is_torn
 from ..broker.snapshot import each_directory
 from ..disk.byte_reader import fill_any, next_data
 from ..disk.compressed import is_compressed, open_plain, plain_name
@@ -45,7 +45,6 @@ LARGEST_RECORD = 64 << 20
 _LARGEST_POSITION = 1 << 62
 _BLOCK_BYTES = 512
 _WORD = np.dtype(np.uint64)
-_CRC_WORD = np.frombuffer(CRC32.encode(), _WORD, 1)[0]
 _ONES, _TOPS = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
 _SPACE = 0x20
 _DEEPEST = 5
@@ -266,24 +265,10 @@ def grades(columns: Columns, body_fits: Flags | None = None) -> Ints:
     body = body_fits[:count] & ~odd
     torn = _torn(columns.ragged("properties"))
     data = columns.ragged("body").buffer
-    for row in _with_crc(columns.ragged("properties")).tolist():
+    for row in rows_with_crc(columns.ragged("properties")).tolist():
         torn[row] |= crc_ok(data[int(columns.starts[row]) : int(columns.ends[row])].tobytes()) is False
     found = np.where(torn, Grade.BODY, Grade.WHOLE)
     return np.where(body, found, Grade.STRUCTURE).astype(np.int64)
-
-
-def _with_crc(properties: Ragged) -> Ints:
-    """Return the rows whose properties end with a CRC of the record: most stores have none."""
-    words = overlapping(properties.buffer, _WORD)
-    at = properties.start + properties.length - CRC_ITEM_BYTES
-    inside = (properties.length >= CRC_ITEM_BYTES) & (at < len(words))
-    if inside.all():
-        likely = np.flatnonzero(words[at] == _CRC_WORD)
-    else:
-        likely = np.flatnonzero(inside)
-        likely = likely[words[at[likely]] == _CRC_WORD]
-    found: Ints = likely[rows_with_crc(properties[likely])]
-    return found
 
 
 def _torn(properties: Ragged) -> Flags:
