@@ -28,7 +28,7 @@ from ...formats.commit_log import PLAIN, POSITION_DTYPE
 from ...formats.derive import dtype_of
 from ...formats.derive.ragged import Bytes, Ints, Ragged, overlapping
 from ...formats.message import MESSAGE
-from ...formats.message_properties import CRC_ITEM_BYTES, crc_item, ends_with_crc
+from ...formats.message_properties import CRC_ITEM_BYTES, crc_item
 from ...formats.property_columns import PropertyItems
 from ...formats.timer_log import UNIT, UNIT_BYTES
 from ..audit.messages import scan_messages
@@ -53,6 +53,7 @@ from ..log.write import LogWriter, place_columns
 from ..plan.close import RESTORED
 from ..plan.fill import PatchedQueue
 from ..plan.observer import Policy, RecoveryOptions
+from ..put.message_columns import rows_with_crc
 from ..queues.references import commit_log_of
 from ..recover.recovery import analyze
 from ..salvage.original import (
@@ -165,7 +166,7 @@ def _write(batch: Batch, writer: LogWriter, moved: Moved) -> None:
     moved.add(batch.position, placed.positions)
     _write_positions(packed.buffer, packed.start + PLAIN.position_offset, placed.positions)
     _update_half_positions(batch, packed, moved)
-    _update_crcs(packed, sizes)
+    _update_crcs(packed)
     blanks = {blank.position + blank.size: blank for blank in placed.blanks}
     files = placed.positions // writer.file_size
     for rows in np.split(np.arange(len(sizes)), np.flatnonzero(np.diff(files)) + 1):
@@ -194,16 +195,12 @@ def _update_half_positions(batch: Batch, packed: Ragged, moved: Moved) -> None:
     _write_positions(packed.buffer, packed.start[rows] + body[rows] - _TO_BODY, new)
 
 
-def _update_crcs(packed: Ragged, sizes: Ints) -> None:
+def _update_crcs(packed: Ragged) -> None:
     """Compute again CRCs over whole records, which cover the position (spec 01, 1.7)."""
-    view = packed.buffer.data
-    ends = packed.start + sizes
-    maybe = np.flatnonzero(overlapping(packed.buffer, np.dtype("S2"))[ends - CRC_ITEM_BYTES] == b"__")
-    for row in maybe.tolist():
+    view, ends = packed.buffer.data, packed.start + packed.length
+    for row in rows_with_crc(packed).tolist():
         begin, end = int(packed.start[row]), int(ends[row])
-        if ends_with_crc(bytes(view[begin:end])):
-            item = crc_item(bytes(view[begin : end - CRC_ITEM_BYTES]))
-            view[end - CRC_ITEM_BYTES : end] = item
+        view[end - CRC_ITEM_BYTES : end] = crc_item(bytes(view[begin : end - CRC_ITEM_BYTES]))
 
 
 _DLEDGER_OPTION = "enableDLegerCommitLog"

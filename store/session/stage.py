@@ -179,22 +179,17 @@ def _check_space(layout: Layout, plan: Plan) -> None:
         used = sum(Path(entry.path).stat().st_blocks * _BLOCK_BYTES for entry in plan.index.gone)
         slots = file_size(sizes_of(layout).index_slots.value, 0)
         count(layout.index, used + slots)
+    movable = layout.journal_place is None  # part is for the journal, which can lie elsewhere
     for device, place in places.items():
-        _check_room(place, needed[device], movable=layout.journal_place is None)
-
-
-def _check_room(directory: Path, needed: int, *, movable: bool) -> None:
-    """Check the free space of a disk. movable: part is for the journal, which can lie elsewhere. Raises NoSpace."""
-    there = next(path for path in (directory, *directory.parents) if path.exists())
-    status = os.statvfs(there)
-    free = status.f_bavail * status.f_frsize
-    if free < needed:
-        what = f"new files{' and the journal' if movable else ''}, {_SPARE_BYTES >> 20} MiB of these in reserve"
-        raise NoSpace(
-            f"{counted(needed, 'byte')} needed for {what}, {free} free",
-            path=there,
-            hint="free disk space" + (", or keep the journal elsewhere: --journal DIR" if movable else ""),
-        )
+        status = os.statvfs(place)
+        free = status.f_bavail * status.f_frsize
+        if free < needed[device]:
+            what = f"new files{' and the journal' if movable else ''}, {_SPARE_BYTES >> 20} MiB of these in reserve"
+            raise NoSpace(
+                f"{counted(needed[device], 'byte')} needed for {what}, {free} free",
+                path=place,
+                hint="free disk space" + (", or keep the journal elsewhere: --journal DIR" if movable else ""),
+            )
 
 
 def parts_elsewhere(layout: Layout) -> Iterator[Path]:
