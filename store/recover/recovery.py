@@ -286,7 +286,10 @@ def analyze(
             reading = Reading(observers, tell, verified)
             first = planned(options=options._replace(exact=exactly), reading=reading, twin=exactly)
             without = partial(planned, options=options, reading=Reading(verified=verified))
-            plan, exact_plan = _plans(first, without) if exactly else (first, None)
+            plan = first
+            if exactly:
+                exact_plan = replace(first, inexact=None)
+                plan = (first.inexact or without()) if first.exact_alone else exact_plan
             break
         except Refused as error:
             refusal = None if exactly else error
@@ -315,12 +318,6 @@ def _watched(outcomes: Iterable[Outcome], progress: Progress, expected: Callable
         after.on_lost, after.on_lost_run = groups.add, groups.add_run
         watched.append((outcome, after, groups))
     return watched
-
-
-def _plans(exact: Plan, without: Callable[[], Plan]) -> tuple[Plan, Plan]:
-    """Return the plan without `exact`, made by `without` only if the exact plan lacks it; and the exact plan."""
-    plan = replace(exact, inexact=None)
-    return (exact.inexact or without()) if exact.exact_alone else plan, plan
 
 
 @refusing()

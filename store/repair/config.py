@@ -96,12 +96,6 @@ class Proven(NamedTuple):
         return {**entry, "attributes": self.attributes[topic]} if topic in self.attributes else entry
 
 
-def repair_entries(name: str, content: Json, proven: Proven) -> Iterator[tuple[str, str]]:
-    """Correct the entries of a file; yield (code, what was done) for each."""
-    if (mend := _FILES.get(name)) is not None:
-        yield from mend(content, proven)
-
-
 def _repair_topics(content: Json, proven: Proven) -> Iterator[tuple[str, str]]:
     table = content.get(TOPIC_CONFIG_TABLE)
     if not isinstance(table, dict):
@@ -267,7 +261,8 @@ def config_repair(snapshot: Snapshot, ranges: Ranges, profile: Profile, writer: 
             _set_counter(content, stored, alone=name not in start.databases)
         whole = list(_whole_numbers(name, {member: content.get(member) for member in (*OFFSET_TABLES, MEMBER_OF[LMQ])}))
         moved = list(clamp(name, content, bounds))
-        repaired = [*whole, *repair_entries(name, content, proven), *_move_transactions(name, content, layout, reason)]
+        mended = _FILES[name](content, proven) if name in _FILES else ()
+        repaired = [*whole, *mended, *_move_transactions(name, content, layout, reason)]
         reasons = [reason, counted(len(moved), "wrong offset") if moved else ""]
         reasons += [what for _, what in repaired[:_LISTED]]
         reasons += [counted(len(repaired) - _LISTED, "more entry", "more entries")] if len(repaired) > _LISTED else []
@@ -515,20 +510,16 @@ def _is_lower(mine: Any, other: Any) -> bool:
 def _add_proven(name: str, content: Json, proven: Proven) -> int:
     """Add topics with their queues, and groups with a retry topic. Return the number of entries added."""
     if name == TOPICS:
-        member, named, made = TOPIC_CONFIG_TABLE, set(proven.highest), proven.topic
+        member, found = TOPIC_CONFIG_TABLE, {topic: proven.topic(topic) for topic in sorted(proven.highest)}
     elif name == GROUPS:
         groups = {group_of_topic(queue.topic) for queue in proven.queues} | proven.lost_groups
-        member, named, made = SUBSCRIPTION_GROUP_TABLE, groups - {""}, _new_group
+        member, found = SUBSCRIPTION_GROUP_TABLE, {group: {GROUP_NAME: group} for group in sorted(groups - {""})}
     else:
         return 0
     table = _table(content, member)
-    missing = sorted(named - table.keys())
-    table.update((key, made(key)) for key in missing)
+    missing = {key: entry for key, entry in found.items() if key not in table}
+    table.update(missing)
     return len(missing)
-
-
-def _new_group(group: str) -> Json:
-    return {GROUP_NAME: group}
 
 
 def _table(content: Json, name: str) -> Json:

@@ -204,13 +204,17 @@ class Journal:
 
     def seal(self, files: Files) -> None:
         """Write the journal and make it count. The files that the steps name must be on disk already."""
+        lock = None
+        if self.lock is not None:
+            content = None if self.lock.content is None else self.lock.content.hex()
+            lock = {"content": content, "modified_ns": self.lock.modified_ns}
         text = json.dumps(
             {
                 "format": _FORMAT,
                 "command": self.command,
                 "directories": self.directories,
                 "steps": [asdict(step) for step in self.steps],
-                "lock": None if self.lock is None else _lock_row(self.lock),
+                "lock": lock,
                 "lost": self.lost,
                 "store": os.fspath(self.store.resolve()),
             },
@@ -285,11 +289,6 @@ def _parsing(path: Path, hint: str = "") -> Iterator[None]:
         yield
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise Unreadable(f"not a journal ({error!r})", path=path, hint=hint) from error
-
-
-def _lock_row(was: LockState) -> dict[str, Any]:
-    content = None if was.content is None else was.content.hex()
-    return {"content": content, "modified_ns": was.modified_ns}
 
 
 def _lock(row: dict[str, Any] | None) -> LockState | None:

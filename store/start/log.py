@@ -69,11 +69,6 @@ class Switches(NamedTuple):
     begins: QueueBegins | None = None
 
     @property
-    def waits_for_index(self) -> bool:
-        """Whether a recovery must begin no later than the index is safe."""
-        return self.message_index_enable and self.message_index_safe
-
-    @property
     def body_check(self) -> BodyCheck:
         """What a recovery compares with a record's content."""
         if not self.check_crc:
@@ -271,7 +266,8 @@ def _reason(
     """Why a recovery may begin at this first record, "" if it may not. queues_end, database: as of `start_file`."""
     point, time, position = snapshot.checkpoint, first.store_timestamp, first.physical_offset
     rule, crashed = profile.start.abnormal, snapshot.abort
-    timed = time != 0 and not (switches.waits_for_index and time > point["index_msg_timestamp"])
+    waits_for_index = switches.message_index_enable and switches.message_index_safe
+    timed = time != 0 and not (waits_for_index and time > point["index_msg_timestamp"])
     if crashed and database is not None and database.alone:
         good = (first.passed and timed) if database.rules.checks_first else first.known
         return f"at or before position {database.row}" if good and position <= database.row else ""
