@@ -27,7 +27,6 @@ from typing import NamedTuple
 import numpy as np
 
 from ...formats.blank import BLANK, MAGIC_BLANK
-from ...formats.derive.ragged import Ints, Structs
 from ...formats.message import TRANSACTION_MASK, SysFlag
 from ...formats.timer_check import FILE as TIMER_CHECK
 from ..audit.messages import LogObserver, Messages
@@ -277,11 +276,6 @@ def named_messages(snapshot: Snapshot) -> Iterator[Messages]:
         for first, units in FileUnits.of(entries, size).windows():
             used = np.flatnonzero(is_used(units))
             if len(used):
-                yield _messages(queue, first + used, units[used])
-
-
-def _messages(queue: QueueId, offsets: Ints, units: Structs) -> Messages:
-    positions, sizes, tags = (units[name].astype(np.int64) for name in ("physical_offset", "size", "tags_code"))
-    nothing = np.zeros(len(offsets), np.bool_)
-    times = np.zeros(len(offsets), np.int64)
-    return Messages(queue, offsets, positions, sizes, tags, times, good=nothing, lost=nothing)
+                columns = (units[name][used].astype(np.int64) for name in ("physical_offset", "size", "tags_code"))
+                times, nothing = np.zeros(len(used), np.int64), np.zeros(len(used), np.bool_)
+                yield Messages(queue, first + used, *columns, times, good=nothing, lost=nothing)

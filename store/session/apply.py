@@ -283,7 +283,7 @@ def carry_through(journal: Journal, files: Files) -> None:
             elif kind == "create":
                 renamed |= dict.fromkeys(_create(journal, step, files))
             else:
-                target = journal.folder_of(step) / step.moved_name
+                target = journal.folder_of(step) / step.name("moved")
                 renamed |= dict.fromkeys(_move(journal.path_of(step), target, files))
         for place in renamed:  # once for all files, before steps of another kind
             files.sync_directory(place)
@@ -318,7 +318,7 @@ def _write(journal: Journal, step: Step, files: Files) -> None:
                 size = min(len(_ZEROS), step.length - begin)
                 file.pwrite(memoryview(_ZEROS)[:size], step.offset + begin)
         else:
-            file.pwrite_all(pieces(journal.folder_of(step) / step.new_name), step.offset)
+            file.pwrite_all(pieces(journal.folder_of(step) / step.name("new")), step.offset)
         file.sync()
     restore_times(step, path, files)
 
@@ -335,10 +335,10 @@ def _truncate(journal: Journal, step: Step, files: Files) -> None:
 def _create(journal: Journal, step: Step, files: Files) -> tuple[Path, ...]:
     """Put a file in place. Return the directories to flush."""
     path, folder = journal.path_of(step), journal.folder_of(step)
-    new = folder / step.new_name
+    new = folder / step.name("new")
     if new.exists():
         if step.before is not None:
-            for directory in _move(path, folder / step.moved_name, files):
+            for directory in _move(path, folder / step.name("moved"), files):
                 files.sync_directory(directory)  # else only the rename may reach the disk, and the old file is lost
         files.rename(new, path)
     return path.parent, folder

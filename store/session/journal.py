@@ -137,20 +137,9 @@ class Step:
         """The file itself is changed, not replaced or moved."""
         return self.kind in ("write", "truncate")
 
-    @property
-    def old_name(self) -> str:
-        """Name of the file with the bytes before."""
-        return f"{self.number:06d}.old"
-
-    @property
-    def new_name(self) -> str:
-        """Name of the file with the new bytes."""
-        return f"{self.number:06d}.new"
-
-    @property
-    def moved_name(self) -> str:
-        """Name in the session folder of the file that was moved away."""
-        return f"{self.number:06d}.moved"
+    def name(self, what: Literal["old", "new", "moved"]) -> str:
+        """Name, in the session's folder, of the file with the bytes before, with the new ones, or that was moved."""
+        return f"{self.number:06d}.{what}"
 
 
 @dataclass

@@ -328,7 +328,7 @@ class _Stager:
     def _stage_write(self, step: Step, edit: Edit, path: Path, folder: Path) -> Step:
         """Store the bytes to overwrite and the new bytes."""
         total = hashlib.sha256()
-        with self.files.create(folder / step.old_name) as target:
+        with self.files.create(folder / step.name("old")) as target:
             size = edit.length if edit.kind == "write" else None
             begin = 0
             for data in pieces(path, edit.offset, size):  # bytes beyond the end of the file are new
@@ -338,7 +338,7 @@ class _Stager:
         self._unsynced.append(target.path)
         if edit.data is None:
             return replace(step, old_sha256=total.hexdigest())
-        with self.files.create(folder / step.new_name) as target:
+        with self.files.create(folder / step.name("new")) as target:
             target.pwrite(edit.data, 0)
         self._unsynced.append(target.path)
         new = hashlib.sha256(edit.data).hexdigest()
@@ -346,7 +346,7 @@ class _Stager:
 
     def _stage_file(self, step: Step, edit: Edit, path: Path, folder: Path) -> None:
         """Write a new file, with the mode, owner and times of a neighbour."""
-        staged = folder / step.new_name
+        staged = folder / step.name("new")
         made = self.made.get(path.name) if not edit.length else None
         if made is not None:
             self.files.rename(made, staged)

@@ -232,7 +232,13 @@ def _undo_steps(journal: Journal, files: Files, written: Sequence[str]) -> tuple
     that keep a new time, for backups that go by times.
     """
     if journal.state is not SessionState.UNDO_INTERRUPTED:
-        _check_tables(journal)
+        for database in _changed_databases(journal):
+            if database.gone:
+                raise Refused(
+                    "the RocksDB was compacted since then and cannot be restored: this table is gone",
+                    path=database.gone[0],
+                    hint="the session has no copy: it had not changed this table",
+                )
         _prove_kept(journal)
         journal.begin_undo(files, written)
     later = journal.written()
@@ -279,17 +285,6 @@ def _changed_databases(journal: Journal) -> Iterator[_ChangedDatabase]:
         later = [path for path in database_files(folder) if path not in kept | own]
         gone = sorted(path for path in kept if path.suffix in _TABLES and not path.exists())
         yield _ChangedDatabase(step, later, gone)
-
-
-def _check_tables(journal: Journal) -> None:
-    """Check that the unchanged tables of each RocksDB still exist. Raises Refused."""
-    for database in _changed_databases(journal):
-        if database.gone:
-            raise Refused(
-                "the RocksDB was compacted since then and cannot be restored: this table is gone",
-                path=database.gone[0],
-                hint="the session has no copy: it had not changed this table",
-            )
 
 
 def _sync_directories(journal: Journal, files: Files) -> None:
@@ -373,7 +368,7 @@ def _prove_kept(journal: Journal) -> None:
                 hint="restore it from a copy and run undo again with --force (of an empty file of this name only the "
                 "bytes that the session replaced come back, the others are zeros)",
             )
-        kept = folder / (step.old_name if step.in_place else step.moved_name)
+        kept = folder / (step.name("old") if step.in_place else step.name("moved"))
         if not step.in_place and not kept.exists():
             if not step.old_sha256:
                 continue  # the step replaced no file
@@ -393,19 +388,19 @@ def _undo_step(journal: Journal, step: Step, files: Files, *, restore: bool) -> 
     path, folder = journal.path_of(step), journal.folder_of(step)
     if step.in_place:
         with files.open(path) as file:
-            file.pwrite_all(pieces(folder / step.old_name), step.offset)
+            file.pwrite_all(pieces(folder / step.name("old")), step.offset)
             if step.before is not None and file.size != step.before.size:
                 file.truncate(step.before.size)
             file.sync()
         if restore:
             _restore_times(step, path, files)
         return
-    if step.kind == "create" and not (folder / step.new_name).exists():
-        _rename(path, folder / step.new_name, files)
-    moved = folder / step.moved_name
+    if step.kind == "create" and not (folder / step.name("new")).exists():
+        _rename(path, folder / step.name("new"), files)
+    moved = folder / step.name("moved")
     if moved.exists():
         if path.exists():  # only with force: somebody else created it
-            _rename(path, folder / f"{step.moved_name}.later", files)
+            _rename(path, folder / f"{step.name('moved')}.later", files)
         _rename(moved, path, files)
     then, is_file = step.before, path.is_file() and not path.is_symlink()
     if then is not None and is_file and _has_other_time(path, then.modified_ns):
@@ -439,7 +434,7 @@ def _prove_restored(journal: Journal) -> tuple[str, ...]:
         first.setdefault(step.path, step)
         path = journal.path_of(step)
         if step.in_place:
-            size = (journal.folder_of(step) / step.old_name).stat().st_size
+            size = (journal.folder_of(step) / step.name("old")).stat().st_size
             same = sha256_of(path, step.offset, size) == step.old_sha256
         else:
             same = not step.old_sha256 or sha256_of(path) == step.old_sha256

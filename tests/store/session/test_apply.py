@@ -60,10 +60,10 @@ def test_the_journal_holds_what_was_there(root: Path, tmp_path: Path) -> None:
         folder, old = journal.folder_of(step), before / step.path
         if step.kind == "write":
             data = old.read_bytes()[step.offset : step.offset + step.length]
-            assert (folder / step.old_name).read_bytes() == data
+            assert (folder / step.name("old")).read_bytes() == data
             assert step.old_sha256 == hashlib.sha256(data).hexdigest()
-        elif (folder / step.moved_name).is_file():
-            assert (folder / step.moved_name).read_bytes() == old.read_bytes()
+        elif (folder / step.name("moved")).is_file():
+            assert (folder / step.name("moved")).read_bytes() == old.read_bytes()
         if step.before is not None:
             assert step.before.size == old.stat().st_size
 
@@ -381,11 +381,11 @@ def test_the_journal_is_enough_to_take_it_all_back(root: Path) -> None:
         if step.kind == "write":
             with path.open("r+b") as file:
                 file.seek(step.offset)
-                file.write((folder / step.old_name).read_bytes())
+                file.write((folder / step.name("old")).read_bytes())
         elif step.kind == "create":
             path.unlink()
-        if (folder / step.moved_name).exists():
-            (folder / step.moved_name).rename(path)
+        if (folder / step.name("moved")).exists():
+            (folder / step.name("moved")).rename(path)
         if step.before is not None:
             os.utime(path, ns=(step.before.accessed_ns, step.before.modified_ns))
     for directory in reversed(journal.directories):
