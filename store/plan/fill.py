@@ -419,16 +419,3 @@ def _messages(queue: QueueId, lost: LostUnits, times: np.ndarray) -> Messages:
     nobody = np.zeros(len(lost), np.bool_)
     columns = (lost.queue_offset, lost.position, lost.size, lost.tags_code, times)
     return Messages(queue, *columns, nobody, ~nobody)
-
-
-class DamagedRange(NamedTuple):
-    """A range of the log without a good record. messages: number of lost messages known in it."""
-
-    position: int
-    size: int
-    messages: int
-
-
-def damaged_ranges(fills: Sequence[Fill]) -> list[DamagedRange]:
-    """Return the gaps that a plan closes."""
-    return [DamagedRange(fill.gap.begin, fill.gap.end - fill.gap.begin, len(fill.lost)) for fill in fills]

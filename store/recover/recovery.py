@@ -29,7 +29,6 @@ from ..index.read import sizes_of
 from ..inspect.own_topics import messages_delayed_again
 from ..inspect.timer_records import DeliveredTimers
 from ..plan.database import opened_database
-from ..plan.fill import damaged_ranges
 from ..plan.gaps import Gap
 from ..plan.lost_messages import MOST, LostMessages, name_all
 from ..plan.normalize import front_without_files, lost_front_notes
@@ -178,7 +177,10 @@ class Recovery:
             "lost": plan.lost.to_json(),
             "groups": plan.groups.to_json(),
             **self._lost_json("plan", plan.groups, plan.lost.messages - plan.groups.lost.count),
-            "damaged": [found._asdict() for found in damaged_ranges(plan.fills)],
+            "damaged": [
+                {"position": gap.begin, "size": gap.end - gap.begin, "messages": len(lost)}
+                for gap, lost, *_ in plan.fills
+            ],
             "torn_properties": [record.to_json() for record in plan.cut],
             **({"replica": plan.brought.to_json()} if plan.brought else {}),
         }

@@ -33,7 +33,6 @@ from ..index.compare import IndexFix
 from ..index.read import sizes_of
 from ..index.write import IndexWriter
 from ..log.commit_log import Batch
-from ..plan.fill import damaged_ranges
 from ..plan.plan import Plan, checkpoint_edit
 from ..queues.references import commit_log_of
 from ..queues.rocksdb_write import database_files, in_order
@@ -50,7 +49,7 @@ def ranges_of(plan: Plan) -> list[tuple[int, int]]:
     """Return (position, size) of the ranges that a plan overwrites: gaps, records whose properties were cut, the torn
     end, parts from a replica.
     """
-    found = [(found.position, found.size) for found in damaged_ranges(plan.fills)]
+    found = [(fill.gap.begin, fill.gap.end - fill.gap.begin) for fill in plan.fills]
     found += [(record.position, len(record.data)) for record in plan.cut]
     if plan.brought is not None:
         found += [(part.position, part.size) for part in plan.brought.parts]

@@ -364,24 +364,17 @@ def entry_number(text: object) -> int | None:
     return number if number >= -1 else None
 
 
-class TakenRecords(NamedTuple):
-    """Records of one file that a broker takes. ended: it takes no more."""
-
-    file: LoadedFile
-    columns: Columns | None
-    ended: bool
-
-
 def records_of(
     snapshot: Snapshot, file: LoadedFile, rules: RecordRules, body: BodyCheck, begin: int = 0, end: int = 1 << 62
-) -> Iterator[TakenRecords]:
-    """Yield the records of entries in bytes [begin, end) of a file, up to the first that the broker does not take.
+) -> Iterator[Columns | bool]:
+    """Yield the records of entries in bytes [begin, end) of a file, up to the first that the broker does not take; then
+    whether it takes no more of the next file either.
 
     `starts` and `ends` of the columns are bytes of the file.
     """
     for part in entries_of(_content(snapshot, file), file.start):
         if isinstance(part, str):
-            yield TakenRecords(file, None, part != _BLANK_WITHOUT_NEXT)
+            yield part != _BLANK_WITHOUT_NEXT
             return
         inside = (part.starts >= begin) & (part.starts + part.heads["size"] <= end)
         starts = part.starts[inside] - part.offset + HEADER_BYTES
@@ -394,9 +387,9 @@ def records_of(
         if count:
             columns = checked.columns.take(slice(0, count))
             columns.starts, columns.ends = columns.starts + part.offset, columns.ends + part.offset
-            yield TakenRecords(file, columns, False)
+            yield columns
         if count < len(starts):
-            yield TakenRecords(file, None, True)
+            yield True
             return
 
 
@@ -417,10 +410,13 @@ def recover_dledger(outcome: Outcome, waiting: PendingUnits) -> None:
         for queue in outcome.queues.values():
             queue.cut(limit)
     begin = found.committed if found.committed > 0 else files[0].start
-    with waiting:
+    with waiting:  # the leader dispatches its entries, up to the first that fails in each file
         for file in files:
             if file.start + file.wrote > begin:
-                reput(outcome, waiting, file, begin, found.end)
+                inside = max(0, begin - file.start), found.end - file.start
+                for taken in records_of(snapshot, file, outcome.profile.record, BodyCheck.NONE, *inside):
+                    if isinstance(taken, Columns):
+                        waiting.add(taken, None)
 
 
 def _dispatched_after_crash(outcome: Outcome, waiting: PendingUnits, files: list[LoadedFile]) -> int | None:
@@ -437,19 +433,11 @@ def _dispatched_after_crash(outcome: Outcome, waiting: PendingUnits, files: list
         for file in files[outcome.start.number :]:
             behind, ended = file.start, False
             for taken in records_of(snapshot, file, rules.record, body):
-                if taken.columns is not None:
-                    waiting.add(taken.columns, None)
-                    behind += int(taken.columns.ints("total_size").sum())
-                ended |= taken.ended
+                if isinstance(taken, bool):
+                    ended = taken
+                    break
+                waiting.add(taken, None)
+                behind += int(taken.ints("total_size").sum())
             if ended:
                 break
     return behind
-
-
-def reput(outcome: Outcome, waiting: PendingUnits, file: LoadedFile, begin: int, end: int) -> None:
-    """Dispatch the entries of a file in [begin, end), up to the first that fails."""
-    rules = outcome.profile.record
-    inside = (max(0, begin - file.start), end - file.start)
-    for taken in records_of(outcome.snapshot, file, rules, BodyCheck.NONE, *inside):
-        if taken.columns is not None:
-            waiting.add(taken.columns, None)

@@ -193,8 +193,8 @@ class PendingUnits:
         if len(dispatched.undispatchable) and not outcome.stores.lmq_in_database:
             row = int(dispatched.undispatchable[0])
             raise UndispatchableRecord(int(columns.ints("physical_offset")[row]))
-        if outcome.stores.throws_at_lmq:
-            LmqThrows.check(dispatched.topics)
+        if outcome.stores.throws_at_lmq and any(topic.startswith(LMQ_PREFIX) for topic in dispatched.topics):
+            raise LmqThrows
         self._units.add(dispatched)
         if outcome.profile.queues.batches and outcome.snapshot.batch_topics:
             record = dispatched.units.record

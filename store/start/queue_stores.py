@@ -9,7 +9,7 @@ each.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -358,12 +358,6 @@ class LmqThrows(Exception):
 
     def __init__(self) -> None:
         super().__init__("ClassCastException: RocksDBConsumeQueue cannot be cast to ConsumeQueue")
-
-    @classmethod
-    def check(cls, topics: Iterable[str]) -> None:
-        """Raise LmqThrows if one of these topics is an LMQ."""
-        if any(topic.startswith(LMQ_PREFIX) for topic in topics):
-            raise cls
 
 
 class NotReadable(Exception):
