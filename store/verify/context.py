@@ -167,11 +167,6 @@ class Scope(NamedTuple):
         return self.topic in (None, queue.topic) and self.queue_id in (None, queue.queue_id)
 
 
-def never() -> bool:
-    """Return False: the default of `asked_to_stop`."""
-    return False
-
-
 class VerifyContext:
     """One run over one store. unread: what was not checked, and why.
 
@@ -185,7 +180,7 @@ class VerifyContext:
         store: StoreReader,
         scope: Scope,
         now_ms: int | None = None,
-        asked_to_stop: Callable[[], bool] = never,
+        asked_to_stop: Callable[[], bool] | None = None,
         *,
         changing: bool = False,
         behind: int | None = None,
@@ -288,7 +283,7 @@ class VerifyContext:
 
     def stopped(self) -> str:
         """Return why the run has to end now, "" if it goes on."""
-        if self._asked_to_stop():
+        if self._asked_to_stop is not None and self._asked_to_stop():
             return "interrupted"
         if self._end_s is not None and time.monotonic() >= self._end_s:
             return "--max-duration is over"
@@ -403,7 +398,7 @@ class LogWatcher(Mergeable):
         """Take a range that is not a record."""
 
 
-CACHES = frozenset({"index files", "ext files", "queue begins"})
+CACHES = frozenset({"index files", "ext files"})
 """Keys of kept values that do not depend on what was read of the log so far."""
 
 
@@ -569,23 +564,20 @@ def is_gone(context: VerifyContext, positions: Ints) -> Flags:
 
 
 class RepeatedChecks:
-    """Checks that are called for each batch; a check that meets bytes that cannot be read is left out from then on."""
+    """Checks, each with its codes, that are called for each batch; a check that meets bytes that cannot be read is left
+    out from then on.
+    """
 
-    def __init__(self, context: VerifyContext, moment: dict[str, Any], checks: list[Callable[..., None]]) -> None:
+    def __init__(self, context: VerifyContext, checks: dict[Callable[..., None], list[str]]) -> None:
         self._context = context
-        self._moment = moment
         self._checks = checks
 
     def __call__(self, item: Any) -> None:
         """Call all checks with an item."""
-        for check in self._checks:
+        for check, codes in list(self._checks.items()):
             try:
                 check(self._context, item)
-            except UnreadableRange as error:
-                self._leave_out(check, error)
-
-    def _leave_out(self, check: Callable[..., None], error: UnreadableRange) -> None:
-        codes = [code for code, registered in self._moment.items() if registered is check]
-        with going_on(self._context, codes):
-            raise error
-        self._checks = [other for other in self._checks if other is not check]
+            except UnreadableRange:
+                del self._checks[check]
+                with going_on(self._context, codes):
+                    raise

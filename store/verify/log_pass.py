@@ -248,7 +248,7 @@ class LogPass:
         self._watcher = None if watch is None else context.kept(watch, partial(watch.fresh, context))
         moments = (CHECKS.records, CHECKS.stale, CHECKS.messages, CHECKS.extents)
         self._records, self._stale, self._messages, self._extents = (
-            RepeatedChecks(context, moment, checks_of(moment, context.groups)) for moment in moments
+            RepeatedChecks(context, checks_of(moment, context.groups)) for moment in moments
         )
         self._settled = checks_of(CHECKS.settled, context.groups)
 

@@ -178,7 +178,7 @@ def _report(context: VerifyContext, check: BatchCheck, code: str, number: int, t
     """Add a finding about one unit."""
     file = check.units.files.file_at(number * UNIT_BYTES)
     path, text = file.path if file else check.directory, f"{check.queue} batch unit {number}: {text}"
-    place = {"offset": number * UNIT_BYTES - file.start, "length": UNIT_BYTES} if file else {}
+    place: dict[str, Any] = {"offset": number * UNIT_BYTES - file.start, "length": UNIT_BYTES} if file else {}
     context.findings.add(code, path, text, **check.queue._asdict(), **place, **more)
 
 

@@ -53,10 +53,11 @@ class Checks(NamedTuple):
 CHECKS = Checks(*({} for _ in Checks._fields))
 
 
-def checks_of(moment: dict[str, F], groups: frozenset[str]) -> list[F]:
-    """Return the checks of a moment, each once, in the order of their codes."""
+def checks_of(moment: dict[str, F], groups: frozenset[str]) -> dict[F, list[str]]:
+    """Return the checks of a moment, each once with all its codes, in the order of the codes of these groups."""
     codes = sorted(code for code, group in group_of().items() if group in groups)
-    return list(dict.fromkeys(moment[code] for code in codes if code in moment))
+    found = dict.fromkeys(moment[code] for code in codes if code in moment)
+    return {check: [code for code, registered in moment.items() if registered is check] for check in found}
 
 
 def _registering(moment_of: Callable[[Checks], dict[str, F]]) -> Callable[..., Callable[[F], F]]:

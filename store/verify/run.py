@@ -32,9 +32,9 @@ from ..search.find import find
 from ..search.selection import Selection, is_pattern
 from ..search.store import StoreReader
 from ..session.journal import left_over
-from .context import NOT_CHECKED, Scope, VerifyContext, ended, going_on, never, of_unread
+from .context import NOT_CHECKED, Scope, VerifyContext, ended, going_on, of_unread
 from .log_pass import LogPass, ReadRange, items_of, not_asked_for, parts_of, read, wants_crc
-from .register import CHECKS, Once, checks_of, last
+from .register import CHECKS, checks_of, last
 from .start import forgotten, proved_of, start_beside, unfinished_change, would_not_start
 from .verdict import Status, Verdict, status_of
 
@@ -176,7 +176,7 @@ def _run_until_settled(
     """Run the checks; again if the store has changed meanwhile and was not known to change, or has outlived damage."""
     changing = False
     for attempt in range(_ATTEMPTS):
-        context = VerifyContext(store, scope, now_ms, stop or never, changing=changing)
+        context = VerifyContext(store, scope, now_ms, stop, changing=changing)
         before, known = _signature(store), context.live
         last = attempt == _ATTEMPTS - 1
         can_merge = looked_at is not None and before == looked_at.signature and not known
@@ -242,8 +242,8 @@ def _read_parts(context: VerifyContext, parts: list[ReadRange], progress: Callab
 
 def check_groups(context: VerifyContext, read_log: Callable[[], None]) -> None:
     """Run all checks of the groups of a run in their order. read_log: does the pass over the log."""
-    for once in checks_of(CHECKS.before, context.groups):
-        with going_on(context, _codes(CHECKS.before, once)):
+    for once, codes in checks_of(CHECKS.before, context.groups).items():
+        with going_on(context, codes):
             once(context)
     read_log()
     with start_beside(context):
@@ -257,19 +257,14 @@ def _check_behind(context: VerifyContext) -> None:
     late: list[str] = []
     stopped = bool(context.stopped())
     end = time.monotonic() + _GRACE_S
-    for once in checks_of(CHECKS.after, context.groups):
+    for once, codes in checks_of(CHECKS.after, context.groups).items():
         if (stopped or context.stopped()) and time.monotonic() > end:
-            late += _codes(CHECKS.after, once)
+            late += codes
             continue
-        with going_on(context, _codes(CHECKS.after, once)):
+        with going_on(context, codes):
             once(context)
     if late:
         context.unread.append(f"not checked any more: {', '.join(sorted(late))}")
-
-
-def _codes(moment: dict[str, Once], check: Once) -> list[str]:
-    """Return the codes of a check at some moment."""
-    return [code for code, registered in moment.items() if registered is check]
 
 
 @last("I-015")

@@ -141,7 +141,7 @@ def test_a_check_that_meets_bytes_that_cannot_be_read_is_left_out(root: Path) ->
 
     with StoreReader(root) as store, noting():
         context = VerifyContext(store, Scope())
-        every = RepeatedChecks(context, {"I-099": good, "I-100": bad, "I-101": bad}, [good, bad])
+        every = RepeatedChecks(context, {good: ["I-099"], bad: ["I-100", "I-101"]})
         for item in range(2):
             every(item)
         assert called == [("good", 0), ("bad", 0), ("good", 1)]
