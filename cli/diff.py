@@ -69,6 +69,6 @@ def diff(a: A, b: B, *, looks: DiffOptions, spark: Spark, common: Common) -> Non
         with common.progress("comparing", pair.bytes) as progress:
             pair.compare_parts(common.config(), progress.advance, looks, quick=looks.quick)
             if MESSAGES in looks.parts and not looks.quick:
-                pair.found(*here(pair.a, pair.b, common.config(), progress.advance, pair.within))
+                pair.found(*here(pair.pairs, common.config(), progress.advance, pair.within))
 
     answer(a, b, looks.partial, common, compare)

@@ -32,6 +32,7 @@ COLUMNS = (
 )
 _SHOWN = 12
 """Differences of a part in a text; the others are only counted."""
+_ONLY = {"only_a": "only in A", "only_b": "only in B"}
 _LONGEST = 120
 """Characters of a value in a text."""
 _THINGS = {
@@ -49,13 +50,12 @@ _THINGS = {
 
 @dataclass
 class Sides:
-    """The stores of both sides that have a partner, and what their comparison found. a, b: root → name of the pair.
-    bytes: of all logs. rows: queues with different messages. unsound: ranges that damage hides, and bodies that fail
-    their checksum. parts: by pair, if on this machine. within: position ranges where the logs of a pair may differ.
+    """Pairs of stores by name, and what their comparison found. bytes: of all logs. rows: queues with different
+    messages. unsound: ranges that damage hides, and bodies that fail their checksum. parts: by pair, if on this
+    machine. within: position ranges where the logs of a pair may differ.
     """
 
-    a: Mapping[str, str]
-    b: Mapping[str, str]
+    pairs: Mapping[str, tuple[str, str]]
     bytes: int
     rows: Sequence[Mapping[str, Any]] = ()
     unsound: Unsound | None = None
@@ -72,15 +72,14 @@ class Sides:
         from ..store.disk.layout import is_uri
         from ..store.search.store import StoreReader
 
-        partners = {name: root for root, name in self.b.items()}
-        for root, name in self.a.items():
-            if is_uri(root) or is_uri(partners[name]):
+        for name, pair in self.pairs.items():
+            if any(map(is_uri, pair)):
                 if looks.only is not None or looks.quick:  # else its messages are compared: it has nothing more
                     parts = ", ".join(part for part in WHAT if part in looks.parts - {MESSAGES})
                     reason = f"{parts}: in object storage only messages can be compared"
                     self.parts[name] = _of_messages_alone(reason)
                 continue
-            with StoreReader(root, config) as one, StoreReader(partners[name], config) as other:
+            with StoreReader(pair[0], config) as one, StoreReader(pair[1], config) as other:
                 found = compare_stores(one, other, looks.parts, quick=quick, note=note)
             self.parts[name] = found
             if (apart := found.logs.apart) is not None:
@@ -90,7 +89,7 @@ class Sides:
     def hidden(self) -> set[str]:
         """Names of the pairs with messages that damage hides."""
         ranges = {} if self.unsound is None else self.unsound.ranges
-        return {name for side in (self.a, self.b) for root, name in side.items() if root in ranges}
+        return {name for name, pair in self.pairs.items() if not ranges.keys().isdisjoint(pair)}
 
     def found(self, rows: Sequence[Mapping[str, Any]], unsound: Unsound) -> None:
         """Keep the result of the comparison of messages."""
@@ -106,28 +105,29 @@ def answer(a: str, b: str, partial: bool, common: Common, compare: Callable[[Sid
 
     output = common.open_output()
     output.check(COLUMNS)
-    of_a, of_b, alone = pairs_of(stores_of([a]), stores_of([b]))
-    sizes, unread = log_sizes([*of_a, *of_b], common.config())
-    gone = {side[root] for side in (of_a, of_b) for root in unread if root in side}
-    of_a, of_b = ({r: n for r, n in side.items() if n not in gone} for side in (of_a, of_b))
-    left_out = report_unreadable(unread, others=bool(of_a), partial=partial)
+    of_a, of_b = stores_of([a]), stores_of([b])
+    pairs, alone = pairs_of(of_a, of_b)
+    paired = {root for pair in pairs.values() for root in pair}
+    sizes, unread = log_sizes([root for root in (*of_a, *of_b) if root in paired], common.config())
+    pairs = {name: pair for name, pair in pairs.items() if unread.keys().isdisjoint(pair)}
+    left_out = report_unreadable(unread, others=bool(pairs), partial=partial)
     for name in alone:
         common.warn(f"{name}: only one side has this store")
 
     def compared(names: set[str]) -> Sides:
-        one, other = ({root: name for root, name in side.items() if name in names} for side in (of_a, of_b))
-        compare(sides := Sides(one, other, sum(sizes[root] for root in (*one, *other))))
+        some = {name: pair for name, pair in pairs.items() if name in names}
+        compare(sides := Sides(some, sum(sizes[root] for pair in some.values() for root in pair)))
         return sides
 
     def rest(names: set[str], error: StoreError) -> set[str] | None:
-        failed = (of_a | of_b).get(error.store or "")
+        failed = next((name for name, pair in pairs.items() if error.store in pair), None)
         if not partial or failed is None:
             return None
         others = names - {failed}
         left_out.extend(report_unreadable({error.store or "": error}, others=bool(others), partial=True))
         return others
 
-    _, sides = retry_without_lost(compared, set(of_a.values()), rest)
+    _, sides = retry_without_lost(compared, set(pairs), rest)
     _tell(sides.unsound, common)
     for name, part in sides.parts.items():
         for text in part.unread:
@@ -175,8 +175,7 @@ def _records(sides: Sides, *, every: bool) -> Iterator[Mapping[str, Any]]:
 
 def _messages_alone(sides: Sides) -> dict[str, Comparison]:
     """An empty comparison for each pair, if messages were compared; the comparisons of `parts` replace them."""
-    names = sides.a.values() if sides.unsound is not None else ()
-    return {name: _of_messages_alone() for name in names}
+    return {name: _of_messages_alone() for name in sides.pairs} if sides.unsound is not None else {}
 
 
 def _of_messages_alone(*unread: str) -> Comparison:
@@ -227,7 +226,7 @@ def _line(row: Mapping[str, Any]) -> str:
         return f"  … {row['count']} more (--verbose shows all)"
     if row["type"] == "part_difference":
         return f"  {store}{_difference(row)}"
-    first = {"only_a": "only in A", "only_b": "only in B", "changed": "the messages differ"}
+    first = {**_ONLY, "changed": "the messages differ"}
     counts = f"{row['only_a']} only in A, {row['only_b']} only in B, {row['changed']} changed"
     return (
         f"  {store}messages {row['topic']}/{row['queue_id']} from {row['queue_offset']} on"
@@ -276,13 +275,10 @@ def _difference(row: Mapping[str, Any]) -> str:
     what = f"{row['part']} {row['name']}"
     if row["part"] == "log" and row["position"] is not None:
         size = bytes_text(row["a"] if row["b"] is None else row["b"])
-        side = {"only_a": "only in A", "only_b": "only in B", "changed": "not the same"}
-        return f"{what}: {size} {side[row['how']]}"
+        return f"{what}: {size} {_ONLY.get(row['how'], 'not the same')}"
     more = f" ({row['count']:,} in total)" if row["count"] > 1 else ""
-    if row["how"] == "only_a":
-        return f"{what}: only in A, {_value(row['a'])}{more}"
-    if row["how"] == "only_b":
-        return f"{what}: only in B, {_value(row['b'])}{more}"
+    if row["how"] in _ONLY:
+        return f"{what}: {_ONLY[row['how']]}, {_value(row[row['how'][-1]])}{more}"
     return f"{what}: A {_value(row['a'])}, B {_value(row['b'])}{more}"
 
 

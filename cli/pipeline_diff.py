@@ -43,9 +43,9 @@ def compared_on_spark(a: str, b: str, looks: DiffOptions, spark: Spark, common: 
         pair.compare_parts(common.config(), lambda size: None, looks, quick=True)
         if MESSAGES not in looks.parts or looks.quick:
             return
-        warn_if_quicker_here("diff", list(pair.a), spark, common)
-        common.explain(f"starting Spark on {master} for {counted(len(pair.a), 'pair')} of stores")
+        warn_if_quicker_here("diff", [one for one, _ in pair.pairs.values()], spark, common)
+        common.explain(f"starting Spark on {master} for {counted(len(pair.pairs), 'pair')} of stores")
         with session_showing("comparing", pair.bytes, 1, (master, settings), common) as session:
-            pair.found(*on_spark(session, pair.a, pair.b, common.config()))
+            pair.found(*on_spark(session, pair.pairs, common.config()))
 
     answer(a, b, looks.partial, common, compare)

@@ -28,28 +28,28 @@ _SPLIT_BYTES = SPLIT_BYTES_MAX
 _LEFT_MIN = 1000
 """Messages that every task may leave, however many tasks there are."""
 
-Pairs = Mapping[str, str]
-"""Stores of one side → name of the pair."""
+Pairs = Mapping[str, tuple[str, str]]
+"""Name of a pair → its stores, that of `a` first."""
 Differences = list[dict[str, Any]]
 """A row for each queue that differs: where first, how, and how often."""
 
 
-def pairs_of(a: Sequence[str], b: Sequence[str]) -> tuple[dict[str, str], dict[str, str], list[str]]:
-    """Return the pair name of each store in `a` and in `b`, and the names that have no partner.
+def pairs_of(a: Sequence[str], b: Sequence[str]) -> tuple[dict[str, tuple[str, str]], list[str]]:
+    """Return the pairs of the stores in `a` and in `b`, and the names that have no partner.
 
     Single stores are partners of each other. Of several, partners have the same path below the directory that all
     stores of their side share.
     """
     if len(a) == len(b) == 1:
-        return {a[0]: ""}, {b[0]: ""}, []
+        return {"": (a[0], b[0])}, []
     sides = []
     for roots in (a, b):
         names = names_of([as_path(root) for root in roots])
         names = [name or as_path(root).name for name, root in zip(names, roots, strict=True)]
-        sides.append(dict(zip(roots, names, strict=True)))
-    alone = set(sides[0].values()) ^ set(sides[1].values())
-    kept = [{r: name for r, name in side.items() if name not in alone} for side in sides]
-    return kept[0], kept[1], sorted(alone)
+        sides.append(dict(zip(names, roots, strict=True)))
+    one, other = sides
+    pairs = {name: (root, other[name]) for name, root in one.items() if name in other}
+    return pairs, sorted(one.keys() ^ other.keys())
 
 
 Ranges = Sequence[tuple[int, int]]
@@ -57,26 +57,14 @@ Ranges = Sequence[tuple[int, int]]
 
 
 def here(
-    a: Pairs,
-    b: Pairs,
-    config: Mapping[str, str],
-    note: Callable[[int], None],
-    within: Mapping[str, Ranges] | None = None,
+    pairs: Pairs, config: Mapping[str, str], note: Callable[[int], None], within: Mapping[str, Ranges] | None = None
 ) -> tuple[Differences, Unsound]:
     """Compare pair by pair in this process. note: called with the number of bytes read. within: pair name → log
     positions that may differ. Raises StoreError.
 
     Messages before the first one that the other side still has of a queue have expired there; they are skipped.
     """
-    return _all(
-        compare(*_asks(pair, config), name, note, (within or {}).get(name)) for name, pair in _pairs(a, b).items()
-    )
-
-
-def _pairs(a: Pairs, b: Pairs) -> dict[str, tuple[str, str]]:
-    """Return the stores of each pair, by pair name."""
-    partners = {name: store for store, name in b.items()}
-    return {name: (store, partners[name]) for store, name in a.items()}
+    return _all(compare(*_asks(pair, config), name, note, (within or {}).get(name)) for name, pair in pairs.items())
 
 
 def _asks(pair: Sequence[str], config: Mapping[str, str]) -> tuple[ReadOptions, ReadOptions]:
@@ -93,11 +81,10 @@ def _all(pairs: Iterable[QueueDifferences]) -> tuple[Differences, Unsound]:
     return rows, unsound
 
 
-def on_spark(spark: SparkSession, a: Pairs, b: Pairs, config: Mapping[str, str]) -> tuple[Differences, Unsound]:
+def on_spark(spark: SparkSession, pairs: Pairs, config: Mapping[str, str]) -> tuple[Differences, Unsound]:
     """Compare by Spark tasks. Raises the error that a task met, or JobFailed."""
     from .tasks import run_tasks, whole
 
-    pairs = _pairs(a, b)
     tasks = tasks_of(pairs, config)
     answers = run_tasks(spark, "diff:compare_parts", tasks, [task["bytes"] for task in tasks])
     of: dict[str, list[Any]] = {name: [] for name in pairs}
@@ -114,7 +101,7 @@ def on_spark(spark: SparkSession, a: Pairs, b: Pairs, config: Mapping[str, str])
     return _all(compared())
 
 
-def tasks_of(pairs: Mapping[str, tuple[str, str]], config: Mapping[str, str]) -> list[Task]:
+def tasks_of(pairs: Pairs, config: Mapping[str, str]) -> list[Task]:
     """Return a task for each part of a pair: what lies at one place in both logs, since copies are alike."""
     tasks: list[Task] = []
     for name, pair in pairs.items():

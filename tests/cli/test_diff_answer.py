@@ -62,7 +62,7 @@ def test_messages_alone(name: str, same: bool, tmp_path: Path, capsys: pytest.Ca
 def test_what_object_storage_lacks_is_not_the_same(looks: DiffOptions, unread: str) -> None:
     """What was asked for, or all of it where messages are not compared either, is said not to be compared."""
     for pair in (("s3://bucket/a", "/b"), ("/a", "s3://bucket/b")):
-        sides = Sides({pair[0]: ""}, {pair[1]: ""}, 0)
+        sides = Sides({"": pair}, 0)
         sides.compare_parts(BrokerConfig(), lambda size: None, looks, quick=looks.quick)
         told = [text for part in sides.parts.values() for text in part.unread if not part.same]
         assert told == ([f"{unread}: in object storage only messages can be compared"] if unread else [])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -43,24 +43,29 @@ def run_here(_: object, function: str, given: list[dict[str, Any]], sizes: list[
     return [json.loads(json.dumps(answer)) for answer in answers]
 
 
+def paired(a: Mapping[str, str], b: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+    """The pairs of stores whose names are given for each side."""
+    partners = {name: root for root, name in b.items()}
+    return {name: (root, partners[name]) for root, name in a.items()}
+
+
 @pytest.fixture(params=["here", "parts", pytest.param("spark", marks=pytest.mark.spark)])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Way:
     """All ways to compare pairs of stores."""
     if request.param == "here":
-        return lambda a, b: here(a, b, {}, lambda size: None)
+        return lambda a, b: here(paired(a, b), {}, lambda size: None)
     monkeypatch.setattr(pipeline_diff, "_SPLIT_BYTES", 100_000)
     if request.param == "parts":
         monkeypatch.setattr(tasks, "run_tasks", run_here)
-        return lambda a, b: on_spark(cast("SparkSession", None), a, b, {})
+        return lambda a, b: on_spark(cast("SparkSession", None), paired(a, b), {})
     spark: SparkSession = request.getfixturevalue("spark")
-    return lambda a, b: on_spark(spark, a, b, {})
+    return lambda a, b: on_spark(spark, paired(a, b), {})
 
 
 def test_pairs_by_what_their_paths_have_in_common() -> None:
-    assert pairs_of(["/a/x"], ["/b/y"]) == ({"/a/x": ""}, {"/b/y": ""}, [])
-    a, b, alone = pairs_of(["/a/1/s", "/a/2/s"], ["/b/c/1/s", "/b/c/2/s", "/b/c/3/s"])
-    assert a == {"/a/1/s": "1/s", "/a/2/s": "2/s"}
-    assert b == {"/b/c/1/s": "1/s", "/b/c/2/s": "2/s"}
+    assert pairs_of(["/a/x"], ["/b/y"]) == ({"": ("/a/x", "/b/y")}, [])
+    pairs, alone = pairs_of(["/a/1/s", "/a/2/s"], ["/b/c/1/s", "/b/c/2/s", "/b/c/3/s"])
+    assert pairs == {"1/s": ("/a/1/s", "/b/c/1/s"), "2/s": ("/a/2/s", "/b/c/2/s")}
     assert alone == ["3/s"]
 
 
@@ -210,13 +215,13 @@ def test_logs_that_are_no_copies_in_parts(
     monkeypatch.setattr(pipeline_diff, "_LEFT_MIN", most)
     monkeypatch.setattr(pipeline_diff, "WAITING_MAX", most)
     monkeypatch.setattr(tasks, "run_tasks", run_here)
-    sides = {shuffled[0]: "x"}, {shuffled[1]: "x"}
-    given = pipeline_diff.tasks_of({"x": shuffled}, {})
+    pairs = {"x": shuffled}
+    given = pipeline_diff.tasks_of(pairs, {})
     assert len(given) > 3
     left = [pipeline_diff.compare_parts(task) is None for task in given]
     assert any(left) if most == 1 else not any(left)
-    found = on_spark(cast("SparkSession", None), *sides, {})
-    assert found == here(*sides, {}, lambda size: None)
+    found = on_spark(cast("SparkSession", None), pairs, {})
+    assert found == here(pairs, {}, lambda size: None)
     assert len(found[0]) == 2
 
 
