@@ -189,7 +189,7 @@ def begins(*columns: npt.NDArray[np.integer]) -> Flags:
 
 
 def runs(numbers: Ints) -> Iterator[tuple[int, int]]:
-    """Row ranges [begin, end) of consecutive numbers, in order. numbers: ascending."""
+    """Row ranges [begin, end) of consecutive numbers, in order."""
     if not len(numbers):
         return
     breaks = (np.flatnonzero(np.diff(numbers) != 1) + 1).tolist()

@@ -494,11 +494,8 @@ class Readability(LogObserver):
             return not run.further_by
         if self.seen is not None:
             return False
-        starts, ends = _columns_of(self.ranges)
-        at = int(np.searchsorted(starts, run.begin, side="right")) - 1
-        if at < 0 or run.end > ends[at]:
-            return False
-        return all(self._shows(name, run) for name in run.queues)
+        inside = self._in_log(np.array([run.begin], np.int64), np.array([run.end], np.int64))[0]
+        return bool(inside) and all(self._shows(name, run) for name in run.queues)
 
     def _is_compacted(self, queue: QueueId) -> bool:
         return self.compacted is not None and queue.topic in self.compacted.topics
@@ -541,7 +538,7 @@ class Readability(LogObserver):
         if not len(messages.offset) or not self.expected(messages.queue):
             return
         self.total += len(messages.offset)
-        kept = self._in_log(messages)
+        kept = self._in_log(messages.position, messages.position + messages.size)
         if not kept.all():
             gone, messages = messages.take(~kept), messages.take(kept)
             self._count(self.lost, gone, "")
@@ -572,18 +569,14 @@ class Readability(LogObserver):
         self._count(self.invisible, messages.take(absent), NO_UNIT)
         self._count(self.invisible, messages.take(~right & ~absent), MISPLACED)
 
-    def _in_log(self, messages: Messages) -> Flags:
+    def _in_log(self, begins: Ints, ends: Ints) -> Flags:
+        """Return which records lie whole in one of `ranges`: bool[n]."""
         if not self.ranges:
-            return np.zeros(len(messages.position), np.bool_)
-        starts, ends = _columns_of(self.ranges)
-        at = np.searchsorted(starts, messages.position, side="right") - 1
-        kept: Flags = (at >= 0) & (messages.position + messages.size <= ends[at])
+            return np.zeros(len(begins), np.bool_)
+        starts, stops = np.array(sorted(self.ranges), np.int64).T
+        at = np.searchsorted(starts, begins, side="right") - 1
+        kept: Flags = (at >= 0) & (ends <= stops[at])
         return kept
 
     def _count(self, tally: Tally, messages: Messages, reason: str) -> None:
         tally.add(messages.queue, reason, messages.size, messages.store_timestamp, messages.offset)
-
-
-def _columns_of(ranges: list[tuple[int, int]]) -> Ints:
-    """Return begins and ends of ranges, in order: int64[2, n]."""
-    return np.array(sorted(ranges), np.int64).reshape(-1, 2).T

@@ -18,7 +18,7 @@ from ...formats.hashing import utf8
 from ...formats.message import EARLIEST_MS, LATEST_MS, SMALLEST
 from ..broker.snapshot import QueueId
 from ..broker.system_topics import SCHEDULE_TOPIC
-from ..columns import Ranges
+from ..columns import Ranges, runs
 from ..disk.temporary import Spill
 from ..log.commit_log import CommitLog
 from ..queues.edits import QueueFix, QueueHole
@@ -436,11 +436,10 @@ class QueueAudit:
                 there = self._read(begin, min(UNITS_AT_ONCE, hole.end - begin))
                 bad = ~is_valid(there) | self._reaches_out(there)
                 numbers = np.flatnonzero(bad).astype(np.int64) + begin
-                for run in np.split(numbers, np.flatnonzero(np.diff(numbers) != 1) + 1):
-                    if len(run):
-                        before = self._unit_at(int(run[0]) - 1, more_offsets, more_units)
-                        more_units.append(np.repeat(before, len(run)))
-                        more_offsets.append(run)
+                for first, last in runs(numbers):
+                    before = self._unit_at(int(numbers[first]) - 1, more_offsets, more_units)
+                    more_units.append(np.repeat(before, last - first))
+                    more_offsets.append(numbers[first:last])
         return np.concatenate(more_offsets), joined(more_units)
 
     def _unit_at(self, offset: int, offsets: list[Ints], units: list[Units]) -> Units:

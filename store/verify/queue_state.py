@@ -288,14 +288,10 @@ class QueueCheck:
 
     def note_missing(self, messages: Messages) -> None:
         """Note messages, in log order, that have no unit."""
-        offsets = messages.offset
-        if not len(offsets):
-            return
         ends = messages.position + messages.size
-        breaks = (np.flatnonzero(np.diff(offsets) != 1) + 1).tolist()
-        for begin, end in zip([0, *breaks], [*breaks, len(offsets)], strict=True):
+        for begin, end in runs(messages.offset):
             place = int(messages.position[begin]), int(ends[end - 1])
-            note_gaps(self.gaps, (int(offsets[begin]), end - begin, *place))
+            note_gaps(self.gaps, (int(messages.offset[begin]), end - begin, *place))
 
 
 @dataclass
