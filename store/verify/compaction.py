@@ -41,6 +41,8 @@ from .queue_state import queue_bounds
 from .register import after, before
 
 _NO_KEYS = -1
+_NAMED = ("physical_offset", "size", "msg_base_offset", "store_time")
+"""Fields of a unit that `CompactedUnits` has."""
 
 
 class CompactedRecords(NamedTuple):
@@ -146,20 +148,15 @@ class CompactedQueue:
                 self.closed.update(part.position[ends].tolist())
                 for place in part.position[~valid & ~ends].tolist():
                     self.odd_units.append(SparseRange(place, UNIT_BYTES, "the unit is not of a message"))
-                parts.append(_unit_columns(part.position[valid], part.units[valid]))
+                columns = (part.units[name][valid].astype(np.int64) for name in _NAMED)
+                parts.append(np.stack([part.position[valid], *columns]))
         return CompactedUnits(*np.concatenate(parts, axis=1))
 
 
 def _is_end(units: Units) -> Flags:
-    found = np.ones(len(units), np.bool_)
-    for name in ("physical_offset", "size", "compacted_offset"):
-        found &= units[name] == END[name]
+    names_ = ("physical_offset", "size", "compacted_offset")
+    found: Flags = np.logical_and.reduce([units[name] == END[name] for name in names_])
     return found
-
-
-def _unit_columns(place: Ints, units: Units) -> Ints:
-    names_ = ("physical_offset", "size", "msg_base_offset", "store_time")
-    return np.stack([place, *(units[name].astype(np.int64) for name in names_)])
 
 
 def compacted_queues(context: VerifyContext) -> list[CompactedQueue]:

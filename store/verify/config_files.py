@@ -94,11 +94,8 @@ class ConfigTables:
 
     def taken(self, name: str) -> ConfigFile | None:
         """Return what a broker reads: the file or its .bak, whichever is whole first, else whichever is there."""
-        both = [self.main.get(name), self.backup.get(name)]
-        whole = [file for file in both if file is not None and file.problem is None]
-        there = [file for file in both if file is not None]
-        found = whole or there
-        return found[0] if found else None
+        there = [file for file in (self.main.get(name), self.backup.get(name)) if file is not None]
+        return next((file for file in there if file.problem is None), there[0] if there else None)
 
     def entries(self, record_type: str, scope_topic: str | None = None) -> Iterator[TableEntry]:
         """Yield the entries of one record type; with `scope_topic`, only entries of that topic or of none."""

@@ -9,6 +9,7 @@ is switched on: a broker serves a record with torn properties, without its keys 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import lru_cache
@@ -69,13 +70,10 @@ def has_store_time(context: VerifyContext, records: Records) -> None:
         return
     wrong = time <= 0
     file = context.store.log_files.file_at(int(records.position[0]))
-    first = file is not None and int(records.position[0]) - file.start <= (context.store.log.frame_of(file).payload)
-    text = "store timestamp"
-    if first and wrong[0]:
-        one = np.zeros(len(wrong), np.bool_)
-        one[0], wrong[0] = True, False
-        add_rows(context, records, "I-027", one, f"first of its file, {text}", time)
-    add_rows(context, records, "I-027", wrong, text, time, severity=Severity.ERROR, repair=LOOK)
+    first, text = np.zeros(len(wrong), np.bool_), "store timestamp"
+    first[0] = file is not None and int(records.position[0]) - file.start <= context.store.log.frame_of(file).payload
+    add_rows(context, records, "I-027", wrong & first, f"first of its file, {text}", time)
+    add_rows(context, records, "I-027", wrong & ~first, text, time, severity=Severity.ERROR, repair=LOOK)
 
 
 @of_records("I-029")
@@ -304,12 +302,8 @@ def _report_repeated(context: VerifyContext, records: Records) -> None:
 
 
 def _names_twice(text: bytes) -> set[bytes]:
-    seen: set[bytes] = set()
-    twice: set[bytes] = set()
-    for item in text.split(names.ITEM_SEPARATOR):
-        name = item.partition(names.NAME_VALUE_SEPARATOR)[0]
-        (twice if name and name in seen else seen).add(name)
-    return twice - {b""}
+    found = Counter(item.partition(names.NAME_VALUE_SEPARATOR)[0] for item in text.split(names.ITEM_SEPARATOR))
+    return {name for name, count in found.items() if name and count > 1}
 
 
 class _Harm(Enum):

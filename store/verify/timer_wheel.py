@@ -137,21 +137,19 @@ def _follow(found: Chains, files: TimerFiles, row: int) -> None:
             return
         found.of_slot[number] = row
         due = int(entries.tick_ms[number]) // files.ticks.precision_ms
-        if due != tick and row not in found.broken:
-            found.broken[row] = ("I-124", f"its chain has the entry at {at}, which is due at tick {due}")
+        if due != tick:
+            found.broken.setdefault(row, ("I-124", f"its chain has the entry at {at}, which is due at tick {due}"))
         previous = int(entries.previous[number])
         if previous == NOWHERE:
-            if at != first and row not in found.broken:
-                text = f"its chain ends at {at}, not at its first entry {first}"
-                found.broken[row] = ("I-123", text)
+            if at != first:
+                found.broken.setdefault(row, ("I-123", f"its chain ends at {at}, not at its first entry {first}"))
             return
         if previous >= at:
-            text = f"its chain goes from {at} to {previous} and never ends"
-            found.broken[row] = ("I-123", text)
+            found.broken[row] = ("I-123", f"its chain goes from {at} to {previous} and never ends")
             return
-        if previous < 0 and row not in found.broken:
+        if previous < 0:
             text = f"its chain goes from {at} to {previous}, where there is no entry"
-            found.broken[row] = ("I-123", text)
+            found.broken.setdefault(row, ("I-123", text))
         if previous < start:
             return  # expired
         at, number = previous, int(entries.before[number])
