@@ -15,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from enum import IntEnum
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +26,7 @@ from ...formats.derive.ragged import Flags, Ints, overlapping
 from ...formats.message import LATEST_MS, MESSAGE, SMALLEST
 from ...formats.message_properties import crc_ok, is_torn
 from ..broker.snapshot import each_directory
-from ..disk.byte_reader import fill_any, next_data
+from ..disk.byte_reader import Closing, fill_any, next_data
 from ..disk.compressed import is_compressed, open_plain, plain_name
 from ..disk.file_queue import MappedFileQueue, start_of
 from ..disk.layout import Layout
@@ -114,8 +114,8 @@ class Pieces:
         return self._data[max(0, at - self._at) :][:size]
 
 
-class Sources:
-    """All that is carved, by number; few sources are open at a time. A context manager.
+class Sources(Closing):
+    """All that is carved, by number; few sources are open at a time.
 
     Behind the files come records whose blocks lie apart, under the name of their file. expired: numbers of the files
     that a running broker has deleted before they were read.
@@ -156,10 +156,8 @@ class Sources:
             raise error
         self.expired |= lost
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """Close the open ones."""
         while self._open:
             self._open.popitem()[1].close()
 

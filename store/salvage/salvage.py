@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from ..broker.system_topics import SCHEDULE_TOPIC
 from ..columns import dictionary
 from ..counted import counted
 from ..disk.broker_conf import BrokerConfig
+from ..disk.byte_reader import Closing
 from ..disk.files import Files, OpenFile
 from ..disk.layout import COMMIT_LOG, Layout
 from ..disk.lock import check_empty, new_directory
@@ -62,8 +63,8 @@ _SPLIT = "a record header without its body"
 _EMBEDDED = "inside another, damaged record"
 
 
-class Manifest:
-    """A file of JSON lines in the directory of the new store; a context manager.
+class Manifest(Closing):
+    """A file of JSON lines in the directory of the new store.
 
     The file is created when there is something to write: a store begins in an empty directory.
     """
@@ -146,10 +147,8 @@ class Manifest:
             self._lines, self._bytes = [], 0
         return self._file
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """Write what is left; the file is there from then on."""
         with self._flush() as file:
             file.sync()
 
@@ -210,31 +209,18 @@ def write_compact(
     done = Written()
     for run in layer.runs:
         for columns in batches_of(run, sources):
-            _put(writer, run, columns, selection, manifest, done)
+            # leave out what closed a hole of the old log
+            flags = columns.ints("sys_flag") & SysFlag.ROLLBACK == SysFlag.ROLLBACK
+            wanted = selection.rows(columns) & ~(flags & columns.ragged("topic").equals(FILLER_TOPIC))
+            if not wanted.all():
+                manifest.records(run, columns.take(~wanted), "left_out")
+                done.left_out += int((~wanted).sum())
+            if wanted.any():
+                _append(writer, run, columns if wanted.all() else columns.take(wanted), manifest, done)
             told(int(columns.ends[-1] - columns.starts[0]))
     writer.sync()
     done.op_records, done.pop_records = writer.copies.op_records, writer.copies.pop_records
     return done
-
-
-def _put(
-    writer: StoreWriter,
-    run: SalvageRun,
-    columns: Columns,
-    selection: SalvageSelection,
-    manifest: Manifest,
-    done: Written,
-) -> None:
-    wanted = selection.rows(columns)
-    # leave out what closed a hole of the old log
-    flags = columns.ints("sys_flag") & SysFlag.ROLLBACK == SysFlag.ROLLBACK
-    wanted &= ~(flags & columns.ragged("topic").equals(FILLER_TOPIC))
-    if not wanted.all():
-        manifest.records(run, columns.take(~wanted), "left_out")
-        done.left_out += int((~wanted).sum())
-        columns = columns.take(wanted)
-    if len(columns):
-        _append(writer, run, columns, manifest, done)
 
 
 def _append(writer: StoreWriter, run: SalvageRun, columns: Columns, manifest: Manifest, done: Written) -> None:
