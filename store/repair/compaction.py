@@ -88,20 +88,6 @@ class RestoredRecord(NamedTuple):
     code: str
 
 
-class RestoredQueue(NamedTuple):
-    """Records from the commit log, by position in the compaction log, and units of messages that neither log has."""
-
-    records: dict[int, RestoredRecord]
-    lost: CompactedUnits
-
-
-class CompactionRepair(NamedTuple):
-    """The edits, and the messages of compaction logs that are lost."""
-
-    edits: list[Edit]
-    lost: Tally
-
-
 def sizes_below(folder: Path) -> Counter[int]:
     """Return the number of files of each length in the queues of a folder. Raises Unreadable."""
     sizes: Counter[int] = Counter()
@@ -111,13 +97,17 @@ def sizes_below(folder: Path) -> Counter[int]:
     return sizes
 
 
-def restored(store: StoreReader, queue: CompactedQueue, lengths: Mapping[int, Edit]) -> RestoredQueue:
-    """Return damaged records as the commit log has them. lengths: as `log_lengths`. Raises Unreadable."""
+def restored(
+    store: StoreReader, queue: CompactedQueue, lengths: Mapping[int, Edit]
+) -> tuple[dict[int, RestoredRecord], CompactedUnits]:
+    """Return damaged records as the commit log has them, by position in the compaction log, and the units of messages
+    that neither log has. lengths: as `log_lengths`. Raises Unreadable.
+    """
     found: dict[int, RestoredRecord] = {}
     offsets = queue.records.queue_offset.copy()
     damaged, missing = list(_damaged(queue)), _without_record(queue, offsets)
     if not damaged and not missing.any():
-        return RestoredQueue(found, CompactedUnits(*(column[missing] for column in queue.units)))
+        return found, CompactedUnits(*(column[missing] for column in queue.units))
     with ExitStack() as stack:
         log = CommitLog(stack.enter_context(open_log(store.layout, queue.topic, queue.queue_id).queue))
         units = None
@@ -142,7 +132,7 @@ def restored(store: StoreReader, queue: CompactedQueue, lengths: Mapping[int, Ed
         for row in np.flatnonzero(missing).tolist():
             each = _by_unit(queue.units, row)
             missing[row] = not (_has_room(queue, lengths, each) and take(each))
-    return RestoredQueue(found, CompactedUnits(*(column[missing] for column in queue.units)))
+    return found, CompactedUnits(*(column[missing] for column in queue.units))
 
 
 def _damaged(queue: CompactedQueue) -> Iterator[tuple[int, DamagedRecord]]:
@@ -361,7 +351,7 @@ def compaction_repair(
     ranges: Mapping[QueueId, tuple[int, int]],
     lost_of_log: Collection[tuple[QueueId, int]] = (),
     topics: Collection[str] = (),
-) -> CompactionRepair:
+) -> tuple[list[Edit], Tally]:
     """Return the edits, and the lost messages. ranges: (min, max) offset of each repaired queue. lost_of_log: messages
     that the commit log has lost, which are counted there. topics: served from compaction logs. Raises Unreadable.
     """
@@ -389,7 +379,7 @@ def compaction_repair(
                 edits += _queue_edits(layout, queue, size, closed_files(queue, lengths), whole)
             mine = (gone.base < ranges.get(name, (0, _NO_END))[1]) & ~np.isin(gone.base, elsewhere)
             lost.add(name, "", gone.size[mine], gone.store_time[mine], gone.base[mine])
-    return CompactionRepair([*edits, *compaction_positions(layout, ranges, lacking)], lost)
+    return [*edits, *compaction_positions(layout, ranges, lacking)], lost
 
 
 class _Latest(LogObserver):

@@ -312,10 +312,9 @@ def repair_parts(
         edits = [*timer_edits(layout, ranges, request.made_ms, first, queue), *rest]
     if RepairPart.COMPACTION in choice.parts:
         lost_of_log = [pair for fill in whole.fills for pair in pairs_of(fill.lost)]
-        compacted = compaction_repair(layout, ranges, lost_of_log, _with_compaction_log(layout, profile))
-        edits = [*compacted.edits, *edits]
-        both = plan.lost.with_those_of(compacted.lost)
-        plan = replace(plan, lost=both, lost_compacted=compacted.lost.messages)
+        compacted, given_up = compaction_repair(layout, ranges, lost_of_log, _with_compaction_log(layout, profile))
+        edits = [*compacted, *edits]
+        plan = replace(plan, lost=plan.lost.with_those_of(given_up), lost_compacted=given_up.messages)
     plan = replace(plan, edits=edits)
     if choice.parts & {RepairPart.CHECKPOINT, RepairPart.INDEX}:
         plan = with_checkpoint(snapshot, plan, only_index=RepairPart.CHECKPOINT not in choice.parts)
