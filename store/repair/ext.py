@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
+from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -186,8 +187,8 @@ def _head_edit(
         yield Edit("write", file.path, reason, _CODES, begin + start, len(new), new)
 
 
-Levels = tuple[int, ...] | None
-"""ms of delay levels 1, 2, …; None for the usual ones."""
+Expected = Callable[[Units], dict[int, ExpectedExt]]
+"""As `_expected`."""
 _WINDOW_UNITS = 1 << 14
 _APART_UNITS = 1 << 10
 """Units of a queue closer than this are written in one edit."""
@@ -201,14 +202,14 @@ def ext_repair(snapshot: Snapshot, log: CommitLog, lost: Ints, gone: Container[s
     lost: int64[n], ascending, positions that get a tombstone. gone: files that are moved away, also of queues: a file
     must not be changed before it is moved, or the undo fails.
     """
-    levels = options_of(snapshot.layout).delay_waits()
+    expected = partial(_expected, log=log, levels=options_of(snapshot.layout).delay_waits())
     for queue, entries in sorted(snapshot.queues.items()):
         path = queue.below(snapshot.layout.consume_queue_ext)
         whole = [e for e in entries if e.path not in gone and is_whole_file(e, snapshot.queue_file_bytes)]
         with MappedFileQueue.open(os.fspath(path)) as ext:
             ext.files[:] = [file for file in ext.files if file.path not in gone]
             damaged, repaired = damaged_ranges(ext), set[int]()
-            named = _named_units(whole, damaged, log, lost, levels) if damaged else {}
+            named = _named_units(whole, damaged, lost, expected) if damaged else {}
             places, emptied = sorted(named), dict[str, Edit]()
             for part in damaged:
                 first = bisect_left(places, part.position)
@@ -223,7 +224,7 @@ def ext_repair(snapshot: Snapshot, log: CommitLog, lost: Ints, gone: Container[s
                     yield edit
             named_places = [-1]
             for entry in whole:
-                yield from _queue_edits(entry, ext, log, repaired, lost, named_places, levels)
+                yield from _queue_edits(entry, ext, expected, repaired, lost, named_places)
             behind = [file for file in ext.files if file.start > max(named_places) >= 0]
             there = {entry.path: entry for entry in snapshot.ext.get(queue, ())}
             for file in behind:  # `recover` checks for places that units name before the units are corrected
@@ -233,7 +234,7 @@ def ext_repair(snapshot: Snapshot, log: CommitLog, lost: Ints, gone: Container[s
 
 
 def _named_units(
-    entries: list[DirectoryEntry], damaged: list[ExtRange], log: CommitLog, lost: Ints, levels: Levels
+    entries: list[DirectoryEntry], damaged: list[ExtRange], lost: Ints, expected: Expected
 ) -> dict[int, ExpectedExt]:
     """Return the places of ext units in some ranges, ascending, and the content by their records."""
     found: dict[int, ExpectedExt] = {}
@@ -245,7 +246,7 @@ def _named_units(
             part = np.searchsorted(begins, places, side="right") - 1
             inside = (part >= 0) & (places < ends[part])
             inside &= ~rows_of(lost, units["physical_offset"].astype(np.int64))[1]
-            known = _expected(units[inside], log, levels)
+            known = expected(units[inside])
             at = units["physical_offset"][inside].astype(np.int64).tolist()
             pairs = zip(places[inside].tolist(), at, strict=True)
             found |= {place: known[position] for place, position in pairs if position in known}
@@ -269,7 +270,7 @@ def _places(units: Units) -> Ints:
     return units["tags_code"].astype(np.int64) - np.int64(ADDRESS_BASE)
 
 
-def _expected(units: Units, log: CommitLog, levels: Levels) -> dict[int, ExpectedExt]:
+def _expected(units: Units, log: CommitLog, levels: tuple[int, ...] | None) -> dict[int, ExpectedExt]:
     """Return the ext content of the records of these units, by position; a lost message has none."""
     batch = log.records(np.unique(units["physical_offset"].astype(np.int64)))
     if not len(batch):
@@ -281,24 +282,18 @@ def _expected(units: Units, log: CommitLog, levels: Levels) -> dict[int, Expecte
 
 
 def _queue_edits(
-    entry: DirectoryEntry,
-    ext: MappedFileQueue,
-    log: CommitLog,
-    repaired: set[int],
-    lost: Ints,
-    named_places: list[int],
-    levels: Levels,
+    entry: DirectoryEntry, ext: MappedFileQueue, expected: Expected, repaired: set[int], lost: Ints, named: list[int]
 ) -> Iterator[Edit]:
-    """Yield edits of units of a queue file with a wrong address. repaired: addresses that will be right. left: gets the
-    highest place that is still named.
+    """Yield edits of units of a queue file with a wrong address. repaired: addresses that will be right. named: gets
+    the highest place that is still named.
     """
     for numbers, units in _addresses(entry):
         gone = rows_of(lost, units["physical_offset"].astype(np.int64))[1]
         codes = dict.fromkeys(numbers[gone].tolist(), _NO_TAGS)
         numbers = numbers[~gone]
         places = _places(units)[~gone]
-        wrong = dict(_wrong_addresses(units[~gone], ext, log, repaired, levels))
-        named_places += [int(np.delete(places, list(wrong)).max(initial=-1))]
+        wrong = dict(_wrong_addresses(units[~gone], ext, expected, repaired))
+        named += [int(np.delete(places, list(wrong)).max(initial=-1))]
         codes |= {int(numbers[row]): code for row, code in wrong.items()}
         if codes:
             rows = np.array(sorted(codes), np.int64)
@@ -317,10 +312,10 @@ def _tags_edit(entry: DirectoryEntry, numbers: Ints, codes: Mapping[int, int]) -
 
 
 def _wrong_addresses(
-    units: Units, ext: MappedFileQueue, log: CommitLog, repaired: set[int], levels: Levels
+    units: Units, ext: MappedFileQueue, expected: Expected, repaired: set[int]
 ) -> Iterator[tuple[int, int]]:
     """Yield rows of units whose ext unit is not their message's, and the hash to write."""
-    known, places = _expected(units, log, levels), _places(units)
+    known, places = expected(units), _places(units)
     found = ext_units_at(ext, places)
     position = units["physical_offset"].astype(np.int64)
     for row, (at, place) in enumerate(zip(position.tolist(), places.tolist(), strict=True)):

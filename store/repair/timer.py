@@ -199,14 +199,14 @@ def timer_edits(
     the planned queue of the timer topic. Raises Unreadable.
     """
     with StoreReader(layout) as store:
-        scene = VerifyContext(store, Scope(), now_ms)
+        scene, high = VerifyContext(store, Scope(), now_ms), ranges.get(QUEUE, (0, 0))[1]
         after = _planned_files(scene, before, queue)
         if not len(after.files.log.entries) and after.files.there:
             after = _with_made_log(scene, after, queue.places)
         else:
-            after = _with_unread(scene, after, ranges.get(QUEUE, (0, 0))[1], queue.places)
+            after = _with_unread(scene, after, high, queue.places)
         scene.kept("timer files", lambda: after.files)
-        more = list(_repair(scene, ranges, after))
+        more = list(_repair(scene, high, after))
     return joined(after.before, more)
 
 
@@ -352,8 +352,8 @@ def _is_covered(blank: Edit, files: TimerFiles, repaired: RepairedEntries | None
     return any(edit.offset <= blank.offset < edit.offset + edit.length for edit in more)
 
 
-def _repair(scene: VerifyContext, ranges: Mapping[QueueId, tuple[int, int]], after: _PlannedFiles) -> Iterator[Edit]:
-    """Yield edits of what is wrong inside the files. Raises Unreadable."""
+def _repair(scene: VerifyContext, high: int, after: _PlannedFiles) -> Iterator[Edit]:
+    """Yield edits of what is wrong inside the files. high: end of the timer topic's queue. Raises Unreadable."""
     files, repaired, linked = after.files, after.repaired, dict[int, int]()
     check, wheel, late = files.check, files.wheel_bytes == FILE_BYTES, np.zeros(0, np.int64)
     if files.has_check or (wheel and files.log.files):
@@ -364,7 +364,7 @@ def _repair(scene: VerifyContext, ranges: Mapping[QueueId, tuple[int, int]], aft
             repaired = moved_to_tick(repaired, late, after.records, files.ticks.start_ms(scene.now_ms))
             files.log.entries, read_ms = repaired.entries, files.ticks.oldest_ms(scene.now_ms)
         read_ms = max(read_ms, files.ticks.oldest_ms(files.log.entries.alive_ms))  # no start reads older ticks
-        files.check = _corrected_check(files, ranges, scene.store, after.records, read_ms)
+        files.check = _corrected_check(files, high, scene.store, after.records, read_ms)
     if wheel:
         yield from _wheel_edits(files, scene, linked)
     if repaired is not None:
@@ -372,7 +372,7 @@ def _repair(scene: VerifyContext, ranges: Mapping[QueueId, tuple[int, int]], aft
         yield from closing_blanks(files.log)
     yield from _tail_edits(files)
     if files.check != check:
-        again = _read_again(check, files.check, after.records, ranges.get(QUEUE, (0, 0))[1])
+        again = _read_again(check, files.check, after.records, high)
         yield from _check_edit(files, check, again, late=bool(len(late)))
 
 
@@ -497,11 +497,7 @@ def _read_to(files: TimerFiles, log: CommitLog, high: int) -> int:
 
 
 def _corrected_check(
-    files: TimerFiles,
-    ranges: Mapping[QueueId, tuple[int, int]],
-    store: StoreReader,
-    records: TimerColumns,
-    read_ms: int,
+    files: TimerFiles, high: int, store: StoreReader, records: TimerColumns, read_ms: int
 ) -> TimerCheck:
     """Return a timercheck with places inside log and queue. read_ms: time up to which the timer has delivered."""
     check, log = files.check, files.log
@@ -510,7 +506,6 @@ def _corrected_check(
     aligned = bool(log.aligned(np.array([flushed], np.int64))[0])
     if flushed not in ends and not (0 <= flushed <= log.end and aligned):
         flushed = log.end
-    high = ranges.get(QUEUE, (0, 0))[1]
     waits = not log.entries.deletes.all() and files.wheel_bytes == FILE_BYTES
     least = 1 if high and waits else 0  # some message has been read: no start should read it again
     read, master = check.last_timer_queue_offset, check.master_timer_queue_offset
