@@ -108,9 +108,6 @@ class CaseFacts(NamedTuple):
         return found & self.outcome.stores.batches
 
 
-__all__ = ["CASES", "Case", "CaseFacts", "case_named", "case_of"]
-
-
 class Case(NamedTuple):
     """One row. found, broker, plan: what is there, what a start does, what the plan does. bugs: of spec 07, 7.12;
     codes: of the catalogue of invariants. keep: what the plan does under that policy, "" if the same.

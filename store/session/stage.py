@@ -79,17 +79,11 @@ def keep_damaged(layout: Layout, plan: Plan, folder: Path, files: Files) -> None
 def _nonzero_windows(queue: MappedFileQueue, begin: int, end: int) -> list[tuple[int, int]]:
     """Return the windows of [begin, end) that are not all zeros."""
     found = []
-    at = begin
-    while at < end:
-        file = queue.file_at(at)
-        if file is None:
-            later = [f.start for f in queue.files if f.start > at]
-            at = min([*later, end])
-            continue
-        behind = min(end, at + _WINDOW_BYTES, file.end)
-        if any(queue.read(at, behind - at)):
-            found.append((at, behind))
-        at = behind
+    for file in queue.files_in(begin, end):
+        for at in range(max(begin, file.start), min(end, file.end), _WINDOW_BYTES):
+            behind = min(end, at + _WINDOW_BYTES, file.end)
+            if any(queue.read(at, behind - at)):
+                found.append((at, behind))
     return found
 
 
@@ -442,7 +436,9 @@ def _stage_index(layout: Layout, plan: Plan, fix: IndexFix, folder: Path, files:
                 items = packed.unpacked()
                 writer.append(items, int(items.record[-1]) + 1)
     else:
-        _read_items(layout, plan, _Indexer(writer, fix, skipped, plan.log_end))
+        indexer, how = _Indexer(writer, fix, skipped, plan.log_end), Dispatching(plan.index_tags, multi_dispatch=False)
+        start = fix.indexed_to if fix.indexed_to >= 0 else None  # what lies before is indexed already
+        scan_messages(commit_log_of(layout, plan.files or None), [indexer], how, start=start)
     writer.sync()
     writer.close()
     edits = [
@@ -451,17 +447,6 @@ def _stage_index(layout: Layout, plan: Plan, fix: IndexFix, folder: Path, files:
     ]
     full_before = before.end_timestamp if before and edits else 0
     return edits, writer.full_end_timestamp or full_before
-
-
-def _read_items(layout: Layout, plan: Plan, indexer: _Indexer) -> None:
-    """Give the index writer the records of the log that are not indexed yet. Raises Unreadable."""
-    indexed_to = indexer.fix.indexed_to
-    scan_messages(
-        commit_log_of(layout, plan.files or None),
-        [indexer],
-        Dispatching(plan.index_tags, multi_dispatch=False),
-        start=indexed_to if indexed_to >= 0 else None,
-    )
 
 
 def _with_index_time(layout: Layout, plan: Plan, edits: list[Edit], full_time: int) -> list[Edit]:
