@@ -83,6 +83,11 @@ class ConfigRules(NamedTuple):
     #: who deletes a topic deletes the positions of groups in it (since 5.0, cleanOffsetByTopic)
     positions_go_with_topic: bool = False
 
+    @property
+    def known(self) -> tuple[str, ...]:
+        """All files that are loaded."""
+        return (*self.needed, *self.needed_by_timer, *self.passed_over)
+
 
 _OF_4 = (TOPICS, OFFSETS, GROUPS, FILTERS, DELAYS)
 _OF_5 = (TOPICS, MAPPING, OFFSETS, GROUPS, FILTERS, ORDER, DELAYS)

@@ -227,11 +227,7 @@ def test_sparse_files_of_any_size(version: str, managers: Callable[[str], Manage
     """A broker reads them whole, and takes their length for an int."""
     judge, rules = managers(version), RULES[profile_of(version).version]
     root = stores.unpack(STORES[version][0], tmp_path)
-    names = [
-        name
-        for name in ("topics.json", "timermetrics")
-        if name in (*rules.needed, *rules.needed_by_timer, *rules.passed_over)
-    ]
+    names = [name for name in ("topics.json", "timermetrics") if name in rules.known]
     there = [(root / "config" / n).read_bytes() for n in names if (root / "config" / n).exists()]
     for (name, content), size in product(zip(names, there, strict=False), SIZES):
         path, backup = root / "config" / name, root / "config" / f"{name}.bak"
