@@ -97,27 +97,29 @@ def gap_finder(snapshot: Snapshot, profile: Profile, *, verify: bool) -> GapFind
     return GapFinder(snapshot.log_file_bytes, starts, min(starts), verify, profile.record, delivered)
 
 
-def keep_log(
-    snapshot: Snapshot,
-    queue: MappedFileQueue,
-    forms: Forms,
-    finder: GapFinder,
-    elsewhere: LostUnits,
-    audits: Mapping[QueueId, QueueAudit],
-    brought: Sequence[Piece] = (),
-    verified: VerifiedLog | None = None,
-) -> KeptLog:
-    """Plan the log of a store that `finder` has seen. Raises Refused, Unreadable.
+class SeenLog(NamedTuple):
+    """A log that `finder` has seen, and so have the audits of the queues. verified: the part of it that is in order."""
 
-    elsewhere: units of good records whose header names another place. audits: of the queues, which have seen the log.
-    brought: pieces from a replica; `queue` has them already. verified: the part of the log that is in order.
+    snapshot: Snapshot
+    queue: MappedFileQueue
+    finder: GapFinder
+    audits: Mapping[QueueId, QueueAudit]
+    verified: VerifiedLog | None
+
+
+def keep_log(seen: SeenLog, forms: Forms, elsewhere: LostUnits, brought: Sequence[Piece] = ()) -> KeptLog:
+    """Plan the log. Raises Refused, Unreadable.
+
+    elsewhere: units of good records whose header names another place. brought: pieces from a replica, which the files
+    of the log have already.
     """
+    snapshot, queue, finder, audits, _ = seen
     if finder.end < 0 <= finder.stale_end:
         raise renamed(snapshot)
     read = (ours for ours, _ in snapshot.files_of_one_name(queue))  # of two files with one name the one that is read
     entries = {int(entry.name): entry for entry in (*snapshot.log, *read)}
     size, start = snapshot.log_file_bytes, min(entries)
-    end, gaps, lost, gone, topics, resent = _lost_records(snapshot, queue, finder, audits, verified)
+    end, gaps, lost, gone, topics, resent = _lost_records(seen)
     _refuse_lost_dledger(snapshot, gone)
     forms = forms._replace(append_crc=forms.append_crc or finder.crc_items)
     rules = PutRightRules(options_of(snapshot.layout).delay_waits(), finder.verify, finder.record_rules)
@@ -174,14 +176,9 @@ class _LostRecords(NamedTuple):
     resent: int
 
 
-def _lost_records(
-    snapshot: Snapshot,
-    queue: MappedFileQueue,
-    finder: GapFinder,
-    audits: Mapping[QueueId, QueueAudit],
-    verified: VerifiedLog | None,
-) -> _LostRecords:
-    """Return what the log has lost that `finder` has seen; the arguments are those of `keep_log`. Raises Unreadable."""
+def _lost_records(seen: SeenLog) -> _LostRecords:
+    """Return what the log has lost. Raises Unreadable."""
+    snapshot, queue, finder, audits, verified = seen
     follows = snapshot.layout.follows_master
     for record in reversed(finder.cut if follows else ()):  # the master sends them again, whole
         if record.position + record.size == finder.end:
@@ -205,18 +202,12 @@ def _lost_records(
     return _LostRecords(end, gaps, look(gaps, finder.torn, further=topics), gone, topics, resent)
 
 
-def lost_anyway(
-    snapshot: Snapshot,
-    queue: MappedFileQueue,
-    finder: GapFinder,
-    audits: Mapping[QueueId, QueueAudit],
-    verified: VerifiedLog | None = None,
-) -> list[Fill]:
-    """Return the lost records that no plan brings back, for a plan that writes nothing in their places. The arguments
-    are those of `keep_log`. Raises Unreadable.
+def lost_anyway(seen: SeenLog) -> list[Fill]:
+    """Return the lost records that no plan brings back, for a plan that writes nothing in their places. Raises
+    Unreadable.
     """
-    found = _lost_records(snapshot, queue, finder, audits, verified)
-    there = commit_log_of(snapshot.layout, queue).records(found.units.position)
+    found = _lost_records(seen)
+    there = commit_log_of(seen.snapshot.layout, seen.queue).records(found.units.position)
     whole = there.position if there.body_crc_ok is None else there.position[there.body_crc_ok]
     units = found.units.take(~np.isin(found.units.position, whole))
     number, rows = rows_in(found.gaps, units.position)

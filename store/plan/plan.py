@@ -40,7 +40,7 @@ from ..start.outcome import Outcome
 from ..start.queue_stores import queue_stores
 from ..start.simulate import simulate
 from ..timer.start import timer_edits
-from .close import KeptLog, gap_finder, keep_log, lost_anyway
+from .close import KeptLog, SeenLog, gap_finder, keep_log, lost_anyway
 from .database import QueueDatabase, queues_as_files
 from .entries import EntryFinder, cut_log, entry_index_edits, keep_entries
 from .fill import Fill, tombstoned
@@ -288,7 +288,7 @@ def _plan(task: _Task, database: QueueDatabase, *, twin: bool) -> Plan:
                 finder = gap_finder(normalized, profile, verify=outcome.switches.demand_crc(profile.record))
             look(commit_log, [builder, *([finder] if finder else []), *observers], verified=verified)
             if finder is not None:
-                gone = lost_anyway(normalized, queue, finder, builder.queues, verified)
+                gone = lost_anyway(SeenLog(normalized, queue, finder, builder.queues, verified))
                 kept = kept._replace(gone=gone, torn=finder.torn)
     builder.note_lost(tombstoned(normalized, [*kept.fills, *kept.gone]), kept.unplaced, kept.torn)
     beyond = sum(int((fill.lost.position >= outcome.log_end).sum()) for fill in kept.fills)
@@ -429,7 +429,8 @@ def _keep(
     silent = [*guess.nameless, *finder.silent]
     elsewhere = wrong_offsets(commit_log, guess.queues, finder.misplaced, silent)
     pieces = brought.pieces if brought else ()
-    kept = keep_log(snapshot, queue, options.forms, finder, elsewhere, guess.queues, pieces, verified)
+    seen = SeenLog(snapshot, queue, finder, guess.queues, verified)
+    kept = keep_log(seen, options.forms, elsewhere, pieces)
     changed = kept.fills or kept.restored or kept.cut or kept.numbered
     same_ends = (kept.plan.start, kept.plan.end) == (as_it_is.start, as_it_is.end)
     kept = kept._replace(exact_alone=guess.exact_alone, torn=finder.torn)

@@ -38,10 +38,10 @@ from ..disk.broker_conf import BrokerConfig
 from ..disk.file_queue import MappedFileQueue
 from ..disk.files import Edit, Files
 from ..disk.layout import COMMIT_LOG, TIMER_LOG, Layout
-from ..disk.lock import holder, new_directory
+from ..disk.lock import new_directory
 from ..disk.sizes import commit_log_size
 from ..disk.temporary import TemporaryBytes
-from ..errors import InUse, Refused, StoreError, Unsupported
+from ..errors import Refused, StoreError, Unsupported
 from ..findings.next_commands import proposed
 from ..inspect.timers import OPTION as TIMER_OPTION
 from ..inspect.timers import in_database
@@ -68,7 +68,7 @@ from ..salvage.original import (
     queue_summaries,
 )
 from ..search.store import StoreReader, silent
-from ..session.apply import put_barrier
+from ..session.apply import put_barrier, refuse_in_use
 from ..settings.generation import generation_of
 
 NOWHERE = -1
@@ -315,8 +315,7 @@ def _check(layout: Layout) -> None:
         in_files = proposed(layout, "repair", "--queues", "--as", "files", "--apply")
         hint = f"run first: {in_files}"
         raise Unsupported("queues in RocksDB are not converted", path=layout.queue_database, hint=hint)
-    if (pid := holder(layout.lock)) is not None:
-        raise InUse(f"in use by process {pid}", path=layout.root, hint="stop the broker first")
+    refuse_in_use(layout)
 
 
 def _put_right(layout: Layout, version: str | None) -> list[Edit]:
