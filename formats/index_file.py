@@ -6,9 +6,7 @@ of its newest item, an item the number of the one before it in the same slot. Al
 
 from __future__ import annotations
 
-from typing import Any
-
-from construct import Array, Construct, Int32sb, Int64sb, Struct
+from construct import Int32sb, Int64sb, Struct
 
 NAME_DIGITS = 17
 """Digits of yyyyMMddHHmmssSSS."""
@@ -31,11 +29,6 @@ HEADER_BYTES = HEADER.sizeof()
 SLOT_BYTES = SLOT.sizeof()
 ITEM_BYTES = ITEM.sizeof()
 assert (HEADER_BYTES, SLOT_BYTES, ITEM_BYTES) == (40, 4, 20)
-
-
-def index_file(slots: int, items: int) -> Construct[Any, Any]:
-    """The schema of a whole file with so many slots and items."""
-    return Struct("header" / HEADER, "slots" / Array(slots, SLOT), "items" / Array(items, ITEM))
 
 
 def slots_offset() -> int:

@@ -16,7 +16,7 @@ from .columns import Columns
 from .decode import decode, decode_one
 from .dtype import dtype_of
 from .encode import Encoded, encode, sizes
-from .layout import fixed_bytes, minimum_bytes, offset_of
+from .layout import minimum_bytes, offset_of
 from .ragged import Ragged
 from .spans import Span, spans
 from .tables import ByteTableRow, Column, columns_of, table
@@ -33,7 +33,6 @@ __all__ = [
     "decode_one",
     "dtype_of",
     "encode",
-    "fixed_bytes",
     "minimum_bytes",
     "offset_of",
     "sizes",

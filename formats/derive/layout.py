@@ -251,11 +251,6 @@ def is_fixed(node: Node) -> bool:
     return isinstance(node, Number | PaddingBytes) or (isinstance(node, Blob) and isinstance(node.length, int))
 
 
-def fixed_bytes(schema: c.Construct[Any, Any]) -> int:
-    """Size of a schema without variable members. Raises UnsupportedSchema for others."""
-    return sum(_size_of(node) for node in nodes_of(schema))
-
-
 def minimum_bytes(schema: c.Construct[Any, Any]) -> int:
     """Size of the smallest record: every variable member is empty, every condition has the shorter outcome."""
 

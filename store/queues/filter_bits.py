@@ -217,23 +217,11 @@ def _compiled(expression: object) -> Where | None:
         return None
 
 
-def bit_map(filters: Sequence[ConsumerFilter], bloom: BloomFilter, properties: Mapping[str, str]) -> bytes:
-    """The bit map of a message of the filters' topic; b"" if the topic has no filters.
+def bit_maps(filters: Sequence[ConsumerFilter], bloom: BloomFilter, batch: Batch) -> Bytes:
+    """uint8[n, bytes of a bit map]: the bit map of each record of the filters' topic; without filters, of 0 bytes.
 
     Bit n of the map is bit n % 8 of byte n // 8.
     """
-    if not filters:
-        return b""
-    number = 0
-    for one in filters:
-        if one.where is not None and one.where.matches(properties):
-            for at in one.positions:
-                number |= 1 << at
-    return number.to_bytes(bloom.bytes, "little")
-
-
-def bit_maps(filters: Sequence[ConsumerFilter], bloom: BloomFilter, batch: Batch) -> Bytes:
-    """uint8[n, bytes of a bit map]: `bit_map` of each record of one topic."""
     import numpy as np
 
     out = np.zeros((len(batch), bloom.bytes if filters else 0), np.uint8)

@@ -22,7 +22,7 @@ from mqstore.store.log.commit_log import index_units, is_valid
 from mqstore.store.output.escaped import DANGEROUS
 from mqstore.store.queues.batches import BatchConsumeQueue, SparseUnits, sparse_units, summary_of
 from mqstore.store.queues.ext import ExtUnits, ext_unit, ext_units
-from mqstore.store.queues.filter_bits import BloomFilter, bit_map, consumer_filters
+from mqstore.store.queues.filter_bits import BloomFilter, bit_maps, consumer_filters
 from mqstore.store.queues.rocksdb import RocksDb
 from mqstore.store.settings import parse
 from mqstore.store.settings.read import FILES, read_config_file, summaries_of
@@ -37,6 +37,7 @@ from mqstore.store.tiered.segments import (
     read_index_file,
 )
 
+from ..store.broker.batches import batch_of
 from .file_targets import in_files
 from .target import cut, files, target
 
@@ -71,7 +72,7 @@ def filters(data: bytes) -> None:
     parsed = parse.parse(data).value
     bloom = BloomFilter.of()
     for topic in consumer_filters(parsed if isinstance(parsed, dict) else {}, bloom).values():
-        assert len(bit_map(topic, bloom, {"a": "1"})) == bloom.bits // 8
+        assert bit_maps(topic, bloom, batch_of([{"a": "1"}])).shape == (1, bloom.bits // 8)
         for one in topic:
             one.may_pass(data, 0)
 

@@ -23,7 +23,7 @@ from mqstore.formats import (
     timer_log,
     timer_wheel,
 )
-from mqstore.formats.derive import decode, dtype_of, encode, fixed_bytes, minimum_bytes, offset_of
+from mqstore.formats.derive import decode, dtype_of, encode, minimum_bytes, offset_of
 from mqstore.formats.derive.layout import UnsupportedSchema
 from mqstore.formats.message_id import MESSAGE_ID_V4, MESSAGE_ID_V6, UNIQUE_KEY_V4, UNIQUE_KEY_V6
 from tests.slices import examples
@@ -68,7 +68,7 @@ SIZES = [
 def test_sizes(schema: c.Construct[Any, Any], size: int) -> None:
     assert schema.sizeof() == size
     assert dtype_of(schema).itemsize == size
-    assert fixed_bytes(schema) == minimum_bytes(schema) == size
+    assert minimum_bytes(schema) == size
 
 
 @pytest.mark.parametrize("schema", FIXED.values(), ids=FIXED)
@@ -109,5 +109,3 @@ def test_fields_keep_their_byte_order() -> None:
 def test_other_schemas_are_refused(name: str) -> None:
     with pytest.raises(UnsupportedSchema):
         dtype_of(SCHEMAS[name])
-    with pytest.raises(UnsupportedSchema):
-        fixed_bytes(SCHEMAS[name])

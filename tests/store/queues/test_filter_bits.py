@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from mqstore.store.disk.file_queue import MappedFileQueue
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import InvalidInput, Unsupported
 from mqstore.store.log.message import Message
-from mqstore.store.queues.filter_bits import BloomFilter, bit_map, bit_maps, consumer_filters, read_filters
+from mqstore.store.queues.filter_bits import BloomFilter, ConsumerFilter, bit_maps, consumer_filters, read_filters
 from mqstore.store.search.store import StoreReader
 
 from ...stores import config_set, truth, unpack
@@ -60,6 +60,18 @@ def _units(root: Path) -> Iterator[tuple[str, Message, Any]]:
                         size = UNIT.parse(head + bytes(32)).size
                         found = UNIT.parse(files.read(unit.ext_address, size))
                     yield summary.topic, store.message_at(unit.physical_offset), found
+
+
+def bit_map(filters: Sequence[ConsumerFilter], bloom: BloomFilter, properties: Mapping[str, str]) -> bytes:
+    """The bit map of one message, as a broker makes it."""
+    if not filters:
+        return b""
+    number = 0
+    for one in filters:
+        if one.where is not None and one.where.matches(properties):
+            for at in one.positions:
+                number |= 1 << at
+    return number.to_bytes(bloom.bytes, "little")
 
 
 def test_every_bit_map(name: str, root: Path, bloom: BloomFilter) -> None:
