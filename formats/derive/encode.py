@@ -6,7 +6,7 @@ of different shapes are written group by group.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -18,8 +18,6 @@ from .dtype import run_dtype
 from .layout import Blob, Branch, Node, Number, PaddingBytes, fields_of, nodes_of
 from .ragged import Bytes, Ints, Ragged, overlapping, ragged_copy
 from .scope import ExpressionScope
-
-Outcomes = frozenset[tuple[Branch, bool]]
 
 
 class Encoded(NamedTuple):
@@ -105,29 +103,22 @@ class _RecordColumns:
 def _groups(schema: c.Construct[Any, Any], table: _RecordColumns) -> list[tuple[Ints, tuple[Node, ...]]]:
     """(index of the records, their nodes without branches) for each shape."""
     nodes = nodes_of(schema)
-    branches = _branches(nodes)
-    if not table.count:
-        return []
-    if not branches:
-        return [(np.arange(table.count), nodes)]
-    look_up = _given(nodes, table)
-    common, differing = 0, []
-    for bit, branch in enumerate(branches):
-        holds = np.asarray(branch.condition(ExpressionScope(look_up, branch.scope))) != 0
-        if holds.all():
-            common |= 1 << bit
-        elif holds.any():
-            differing.append((bit, holds))
-    shape = np.full(table.count if differing else 1, common, np.int64)
-    for bit, holds in differing:
-        shape |= holds.astype(np.int64) << bit
-    return [
-        (
-            np.flatnonzero(shape == kind) if differing else np.arange(table.count),
-            _straight(nodes, frozenset((branch, bool(kind >> bit & 1)) for bit, branch in enumerate(branches))),
-        )
-        for kind in np.unique(shape).tolist()
-    ]
+    return list(_shapes(nodes, _given(nodes, table), np.arange(table.count))) if table.count else []
+
+
+def _shapes(
+    nodes: tuple[Node, ...], look_up: Callable[[str], Any], index: Ints
+) -> Iterator[tuple[Ints, tuple[Node, ...]]]:
+    """Yield the groups of some records, whose `nodes` may have branches."""
+    for at, node in enumerate(nodes):
+        if isinstance(node, Branch):
+            holds = np.asarray(node.condition(ExpressionScope(look_up, node.scope))) != 0
+            holds = holds[index] if holds.ndim else np.full(len(index), holds)
+            for outcome, side in ((True, node.yes), (False, node.no)):
+                if len(some := index[holds == outcome]):
+                    yield from _shapes((*nodes[:at], *side, *nodes[at + 1 :]), look_up, some)
+            return
+    yield index, nodes
 
 
 def _given(nodes: tuple[Node, ...], table: _RecordColumns) -> Callable[[str], Any]:
@@ -153,28 +144,6 @@ def _linked(nodes: tuple[Node, ...]) -> dict[str, Number]:
         elif isinstance(node, Branch):
             linked |= _linked(node.yes) | _linked(node.no)
     return linked
-
-
-@lru_cache(maxsize=256)
-def _branches(nodes: tuple[Node, ...]) -> tuple[Branch, ...]:
-    """All branches, outer ones before those inside them."""
-    found: list[Branch] = []
-    for node in nodes:
-        if isinstance(node, Branch):
-            found += [node, *_branches(node.yes), *_branches(node.no)]
-    return tuple(found)
-
-
-@lru_cache(maxsize=1024)
-def _straight(nodes: tuple[Node, ...], outcomes: Outcomes) -> tuple[Node, ...]:
-    known = dict(outcomes)
-    line: list[Node] = []
-    for node in nodes:
-        if isinstance(node, Branch):
-            line += _straight(node.yes if known[node] else node.no, outcomes)
-        else:
-            line.append(node)
-    return tuple(line)
 
 
 def _sizes(line: tuple[Node, ...], table: _RecordColumns) -> Ints:
