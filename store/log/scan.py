@@ -209,32 +209,18 @@ class LogItems:
             reach = min(WINDOW_BYTES, reach * WIDEN)
         return True
 
-    def fault(self, at: int) -> Fault:
-        """Why no record stands at byte `at`."""
-        return self._fault(at, self.peek(at))
-
-    def _fault(self, at: int, window: Window) -> Fault:
-        if window.size < self.frame.smallest:
-            return Fault.NO_ROOM
-        if number_at(window, self.frame.magic_offset) not in self.frame.magics:
-            return Fault.NO_MAGIC
-        size = number_at(window, self.frame.size_offset)
-        fits = self.frame.smallest <= size <= self._file.size - at
-        return Fault.UNEVEN if fits else Fault.BAD_SIZE
-
-    def reason(self, at: int) -> str:
-        """`fault` in words."""
+    def fault(self, at: int) -> tuple[Fault, str]:
+        """Why no record stands at byte `at`, and that in words."""
         window = self.peek(at)
-        fault = self._fault(at, window)
-        if fault is Fault.NO_ROOM:
+        if window.size < self.frame.smallest:
             remaining = counted(window.size, "byte is left", "bytes are left")
-            return f"{remaining}: the file does not end with a BLANK"
-        if fault is Fault.NO_MAGIC:
-            return f"no magic code: {number_at(window, self.frame.magic_offset):08x}"
-        size = number_at(window, self.frame.size_offset)
-        if fault is Fault.BAD_SIZE:
-            return f"impossible size {size - (size >> 31 << 32)}"  # the field has a sign
-        return f"the fields do not add up to the size {size}"
+            return Fault.NO_ROOM, f"{remaining}: the file does not end with a BLANK"
+        magic, size = (number_at(window, at) for at in (self.frame.magic_offset, self.frame.size_offset))
+        if magic not in self.frame.magics:
+            return Fault.NO_MAGIC, f"no magic code: {magic:08x}"
+        if not self.frame.smallest <= size <= self._file.size - at:
+            return Fault.BAD_SIZE, f"impossible size {size - (size >> 31 << 32)}"  # the field has a sign
+        return Fault.UNEVEN, f"the fields do not add up to the size {size}"
 
 
 def places_in(unread: Iterable[Unread], at: int) -> tuple[tuple[int, int], ...]:
@@ -514,7 +500,7 @@ class LogScan:
             if at_end:
                 return Extent(ExtentKind.ZEROS, position, size, "zeros: never written")
             return Extent(ExtentKind.DAMAGE, position, size, "zeros")
-        reason = items.reason(at)
+        _, reason = items.fault(at)
         if not at_end:
             return Extent(ExtentKind.DAMAGE, position, size, reason)
         kind = ExtentKind.TORN_TAIL if items.in_place(at) else ExtentKind.STALE_BYTES

@@ -127,7 +127,7 @@ def _report_damage(context: VerifyContext, extent: Extent, *, is_last: bool) -> 
         text = f"a BLANK at {extent.position}, but {extent.reason.replace('a BLANK', 'it')}"
         context.log_finding("I-041", extent.position, extent.size, text, severity=Severity.ERROR)
         return
-    code = _CODES[items.fault(at)]
+    code = _CODES[items.fault(at)[0]]
     again, more = (context.again, context.behind_the_end) if is_last else ("", {})
     text = f"no record at {extent.position}: {extent.reason}{again}"
     if code != "I-040" and extent.end >= file.end and not _has_blank(items, file, at):
@@ -160,7 +160,7 @@ def torn(context: VerifyContext, extent: Extent) -> None:
     file = context.store.log_files.file_at(extent.position)
     if file is None:
         return
-    fault = LogItems(context.store.log, file).fault(extent.position - file.start)
+    fault, _ = LogItems(context.store.log, file).fault(extent.position - file.start)
     why = "torn by the crash" if context.crashed else "although the last stop was in order"
     text = f"the last record, at {extent.position}, is not complete, {why}: {extent.reason}{context.again}"
     more: Details = {"severity": Severity.ERROR} | context.behind_the_end
