@@ -33,6 +33,7 @@ from .message_columns import HALF, NO_CRC, OP, CopiedNumbers, count_of, prepare,
 from .new_message import COPIED, STORE, Host, NewMessage, NoKeys, Stored, check_record, check_sizes
 from .open_store import OpenStore
 from .queue_kinds import LightQueueRows, name_offsets, numbered_anew, set_texts, with_bases
+from .tail import NO_BATCHES
 
 STEP_ROWS = 1 << 16
 """Messages that are prepared, placed and dispatched together; steps of 16,384 take a fifth longer."""
@@ -140,7 +141,7 @@ class Steps:
         old = {name: columns.pop(name, None) for name in (*COPIED, STORE)}
         groups, properties, counts, _ = numbering
         if counts is not None and writer.database is not None:
-            raise writer.database.no_batches()
+            raise InvalidInput(NO_BATCHES)
         for topic_id, queue_id in groups.queues:
             writer.check_queue((texts[topic_id], queue_id))
         columns["total_size"] = sizes(MESSAGE, columns)

@@ -98,10 +98,6 @@ class DatabaseWriter:
         place = (units.queue_offset, units.physical_offset, units.size)
         self._spool.add(QueueId(*queue), *place, units.tags_code, units.store_timestamp)
 
-    def no_batches(self) -> InvalidInput:
-        """The error for a message that needs batch queues."""
-        return InvalidInput(NO_BATCHES)
-
     @property
     def full(self) -> bool:
         """Whether units must be written before more are added; the log must be on disk before that."""

@@ -363,10 +363,12 @@ class OpenStore(Closing):
                 self.database.write(self.log.position)
             in_files = self.database is None or self.database.in_files(TIMER_TOPIC)
             if in_files and self.profile.timer and TIMER_TOPIC in self._highest_queue:
-                from ..timer.wheel import enqueue_timers, uses_wheel
+                from ..timer.wheel import TimerWriter, uses_wheel
 
-                enqueue_timers(self._files, self.layout, self.queues.next_offsets, self.clock)
-                self.lacks_wheel = uses_wheel(self.layout.broker_config) and not self.layout.timer_wheel.exists()
+                if uses_wheel(self.layout.broker_config):
+                    end = self.queues.next_offsets.get((TIMER_TOPIC, 0), 0)
+                    TimerWriter(self._files, self.layout, end, self.clock).enqueue()
+                    self.lacks_wheel = not self.layout.timer_wheel.exists()
             if not self._was_delayed:
                 self._note_delay_levels()
             self.index_records()

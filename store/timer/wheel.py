@@ -2,8 +2,9 @@
 
 A broker reads the queue of the timer topic in the background, and enqueues each message: it appends a unit to the log
 and updates the slot of a tick (`doEnqueue`, here without I/O, on a dictionary of slots). When a writer is closed,
-`enqueue` does the same, at the time of the clock. It ends at the first message that is due already: the broker delivers
-that one and those behind it. If the timer files are not what a clean stop leaves, everything is left to the broker.
+`TimerWriter` does the same, at the time of the clock. It ends at the first message that is due already: the broker
+delivers that one and those behind it. If the timer files are not what a clean stop leaves, everything is left to the
+broker.
 
 A slot has the number of its tick, counted from 1970. The store shows how long a tick is (timerPrecisionMs): with it,
 the ticks of the slots are times near the timer's clock. Without a wheel, all times of the timer are multiples of it:
@@ -248,17 +249,13 @@ class Ticks(NamedTuple):
 
     def delay(self, out_ms: int, write_ms: int) -> tuple[int, bool]:
         """How long (ms) a message waits from the write tick on, and whether it is rolled."""
-        wait, window = out_ms - write_ms, self.roll_slots * self.precision_ms
-        if wait < window:
-            return wait, False
-        if wait - window < self.roll_slots // 3 * self.precision_ms:
-            return self.roll_slots // 2 * self.precision_ms, True  # leaves enough time for the next round
-        return window, True
+        wait, rolled = self.delays(np.array(out_ms), np.array(write_ms))
+        return int(wait), bool(rolled)
 
     def delays(self, out_ms: Ints, write_ms: Ints) -> tuple[Ints, Flags]:
         """`delay` for n messages."""
         wait, window = out_ms - write_ms, self.roll_slots * self.precision_ms
-        soon = wait - window < self.roll_slots // 3 * self.precision_ms
+        soon = wait - window < self.roll_slots // 3 * self.precision_ms  # half a round leaves time for the next one
         round_ms = np.where(soon, self.roll_slots // 2 * self.precision_ms, window)
         return np.where(wait < window, wait, round_ms), wait >= window
 
@@ -338,15 +335,6 @@ def uses_wheel(config: BrokerConfig) -> bool:
     """Whether a broker with this configuration enqueues timed messages in the file of the wheel."""
     elsewhere = ("timerStopEnqueue", "timerRocksDBEnable", "timerWheelSnapshotFlush")
     return config.get_bool("timerWheelEnable", True) and not any(map(config.get_bool, elsewhere))
-
-
-def enqueue_timers(
-    files: Files, layout: Layout, next_offsets: Mapping[tuple[str, int], int], clock: Callable[[], int]
-) -> int:
-    """Run `TimerWriter.enqueue` if the store's configuration uses this wheel; return how many messages it enqueued."""
-    if not uses_wheel(layout.broker_config):
-        return 0
-    return TimerWriter(files, layout, next_offsets.get((TIMER_TOPIC, 0), 0), clock).enqueue()
 
 
 class TimerPosition(NamedTuple):
