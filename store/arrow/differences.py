@@ -68,10 +68,7 @@ class Unsound:
 
     def add(self, damage: Damage) -> None:
         """Add a range that cannot be read."""
-        self.ranges[damage.store] = self.ranges.get(damage.store, 0) + 1
-        self.bytes[damage.store] = self.bytes.get(damage.store, 0) + (damage.size or 0)
-        if len(self.first) < DAMAGE_MAX:
-            self.first.append(damage)
+        self.join(Unsound([damage], {damage.store: 1}, {damage.store: damage.size or 0}))
 
     def join(self, other: Unsound) -> None:
         """Add what is unsound in other stores, or in other parts of the same stores."""

@@ -31,7 +31,7 @@ from ...formats.index_file import (
     slots_offset,
 )
 from ..disk.broker_conf import BrokerConfig
-from ..disk.byte_reader import Closing, Unread, failed, fill_any, next_data, note, refusing, unread_of
+from ..disk.byte_reader import Closing, Unread, failed, fill_any, next_data, note, refusing, unread_of, whole_units
 from ..disk.compressed import open_any, plain_name
 from ..disk.file_queue import ForeignEntry, is_file, is_zero
 from ..disk.layout import Layout
@@ -183,14 +183,8 @@ class IndexFile(Closing):
             count = min(WINDOW_ITEMS, self.last + 1 - number)
             at = items_offset(self.slots) + number * ITEM_BYTES
             data, unread = self._fill_noting(at, count * ITEM_BYTES)
-            begin = 0
-            for each in unread:
-                first = max(0, each.offset - at) // ITEM_BYTES
-                if first > begin:
-                    yield number + begin, np.frombuffer(data, dtype)[begin:first]
-                begin = max(begin, -(-(each.end - at) // ITEM_BYTES))
-            if begin < count:
-                yield number + begin, np.frombuffer(data, dtype)[begin:]
+            for byte, part in whole_units(at, data, len(data), unread, ITEM_BYTES):
+                yield number + (byte - at) // ITEM_BYTES, np.frombuffer(part, dtype)
 
     def slot_columns(self) -> Iterator[tuple[int, npt.NDArray[np.int32]]]:
         """Yield all slots in windows, as (number of the first, newest items int32[n]).

@@ -128,9 +128,7 @@ def rows_of(columns: Mapping[str, Any], total: int, key: slice) -> dict[str, Any
 def columns_where(columns: Mapping[str, Any], kept: Flags) -> dict[str, Any]:
     """The rows for which `kept` is true; a single value for all rows stays one."""
     rows = np.flatnonzero(kept)
-    return {
-        name: column[rows] if isinstance(column, np.ndarray | Ragged) else column for name, column in columns.items()
-    }
+    return {name: _some(column, rows) for name, column in columns.items()}
 
 
 def prepare(columns: dict[str, Any], count: int, rules: WriterRules, now_ms: int) -> Dictionary:
@@ -258,7 +256,7 @@ class RecordWriter:
             limit = min(file_end, begin + len(buffer))
             last = int(np.searchsorted(ends, limit, side="right"))
             rows = slice(first, last)
-            part = {name: _slice(column, rows) for name, column in columns.items()}
+            part = {name: _some(column, rows) for name, column in columns.items()}
             at = positions[rows] - begin
             encode(MESSAGE, part, at, buffer)
             for row in crc_rows[(crc_rows >= first) & (crc_rows < last)].tolist():
@@ -331,7 +329,7 @@ class _Worker:
             self._pool = None
 
 
-def _slice(column: Any, rows: slice) -> Any:
+def _some(column: Any, rows: slice | Ints) -> Any:
     return column[rows] if isinstance(column, np.ndarray | Ragged) else column
 
 
