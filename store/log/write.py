@@ -112,7 +112,7 @@ class LogWriter:
         self._memory = bytearray() if stale_blank else None
         self._file: OpenFile | None = None
         self._file_start = -1
-        self._unsynced: set[Path] = set()
+        self._synced = True
         self._new_names: set[Path] = set()
         #: by start of a file: its path, and the log range that was written in it
         self._written: dict[int, tuple[Path, int, int]] = {}
@@ -193,7 +193,7 @@ class LogWriter:
             self.close()
             self._file = self._open(start)
             self._file_start = start
-        self._unsynced.add(self._file.path)
+        self._synced = False
         return self._file
 
     def _open(self, start: int) -> OpenFile:
@@ -234,15 +234,11 @@ class LogWriter:
     def sync(self) -> None:
         """Flush what was written to the disk, names of new files included."""
         self._flushing = True
-        for path in sorted(self._unsynced):
-            if self._file is not None and path == self._file.path:
-                self._file.sync()
-            else:
-                with self._files.open(path) as file:
-                    file.sync()
+        if self._file is not None and not self._synced:  # earlier files were flushed before they were closed
+            self._file.sync()
         for directory in sorted(self._new_names):
             self._files.sync_directory(directory)
-        self._unsynced.clear()
+        self._synced = True
         self._new_names.clear()
         self._flushing = False
 
