@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ...formats.batch_consume_queue import UNIT, UNIT_BYTES
+from ...formats.batch_consume_queue import UNIT
 from ...store.inspect.recognise import Recognised
 from ...store.queues.batches import BatchConsumeQueue
 from ...store.queues.read import is_valid_batch
@@ -20,14 +20,12 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
     for topic, queue_id, files in queue_files(what):
         with BatchConsumeQueue(topic or "", queue_id or 0, files) as queue:
             for first, units in queue.units(max(queue.first, at or 0), queue.stop):
-                numbers = range(first, first + len(units))
                 yield RecordArray(
                     "batch_consume_queue_unit",
                     UNIT,
                     units,
                     "number",
-                    list(numbers),
-                    [number * UNIT_BYTES for number in numbers],
+                    range(first, first + len(units)),
                     {"topic": topic, "queue_id": queue_id},
                     marks=_unit_state,
                 )

@@ -6,7 +6,7 @@ the schemas.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
@@ -39,20 +39,20 @@ class RecordPiece(NamedTuple):
 class RecordArray:
     """Consecutive records of one schema.
 
-    number_name: field that numbers the records (`queue_offset`, `position`, …). numbers, positions: number and byte
-    position of each record. before: fields in front, the same for all records. more: further fields in front, a value
-    per record. marks: returns more fields for a record.
+    number_name: field that numbers the records (`queue_offset`, `position`, …). numbers: of each record. before: fields
+    in front, the same for all records. more: further fields in front, a value per record. marks: returns more fields
+    for a record. begin: byte position of record number 0, unless the numbers are positions.
     """
 
     record_type: str
     schema: Construct[Any, Any]
     array: Structs
     number_name: str
-    numbers: list[int]
-    positions: Iterable[int]
+    numbers: Sequence[int]
     before: Record = field(default_factory=dict)
     more: Mapping[str, list[int]] = field(default_factory=dict)
     marks: Callable[[dict[str, Any]], Record] | None = None
+    begin: int = 0
 
     def records(self) -> Iterator[Record]:
         names = (self.number_name, *self.more, *(self.array.dtype.names or ()))
@@ -67,10 +67,11 @@ class RecordArray:
     def pieces(self) -> Iterator[RecordPiece]:
         where = " ".join(f"{name} {value}" for name, value in self.before.items())
         title = self.record_type.replace("_", " ")
-        for number, position, unit in zip(self.numbers, self.positions, self.array, strict=True):
+        step = 1 if self.number_name == "position" else self.schema.sizeof()
+        for number, unit in zip(self.numbers, self.array, strict=True):
             name = self.number_name.replace("_", " ")
             text = f"{title} {where} {name} {number}" if where else f"{title} {name} {number}"
-            yield RecordPiece(text, position, unit.tobytes(), self.schema)
+            yield RecordPiece(text, self.begin + number * step, unit.tobytes(), self.schema)
 
 
 def state_of_numbers(state: str, numbers: Container[int], record: Record) -> Record:

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
-from ...formats.consume_queue import EXT_ADDRESS_MAX, UNIT, UNIT_BYTES
+from ...formats.consume_queue import EXT_ADDRESS_MAX, UNIT
 from ...formats.consume_queue_ext import ADDRESS_BASE
 from ...formats.derive.ragged import Structs
 from ...store.disk.file_queue import MappedFileQueue
@@ -42,8 +42,7 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
                         UNIT,
                         units,
                         "queue_offset",
-                        list(range(first, first + len(units))),
-                        range(first * UNIT_BYTES, (first + len(units)) * UNIT_BYTES, UNIT_BYTES),
+                        range(first, first + len(units)),
                         {"topic": topic, "queue_id": queue_id},
                         marks=partial(_unit_state, marks),
                     )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from ...formats.dledger_index import UNIT, UNIT_BYTES
+from ...formats.dledger_index import UNIT
 from ...store.inspect.recognise import Recognised
 from ...store.log.commit_log import index_units, is_valid
 from ..options import Common
@@ -20,15 +20,8 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
         for part in index_units(files, at or 0):
             numbers = part.number.tolist()
             invalid = {n for n, ok in zip(numbers, is_valid(part).tolist(), strict=True) if not ok}
-            yield RecordArray(
-                "dledger_index_unit",
-                UNIT,
-                part.units,
-                "number",
-                numbers,
-                (part.number * UNIT_BYTES).tolist(),
-                marks=partial(state_of_numbers, "invalid", invalid),
-            )
+            marks = partial(state_of_numbers, "invalid", invalid)
+            yield RecordArray("dledger_index_unit", UNIT, part.units, "number", numbers, marks=marks)
         yield from lacking(files)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ...formats.index_file import HEADER, ITEM, ITEM_BYTES, items_offset
+from ...formats.index_file import HEADER, ITEM, items_offset
 from ...store.disk.broker_conf import BrokerConfig
 from ...store.disk.compressed import is_compressed, plain_of, whole_size
 from ...store.disk.file_queue import MappedFile
@@ -35,17 +35,16 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
             for first, items in file.columns():
                 begin = max(0, (at or 0) - first)
                 items, first = items[begin:], first + begin
-                start = items_offset(file.slots) + first * ITEM_BYTES
                 hashes = items["key_hash"].tolist()
                 yield RecordArray(
                     "index_item",
                     ITEM,
                     items,
                     "number",
-                    list(range(first, first + len(items))),
-                    range(start, start + len(items) * ITEM_BYTES, ITEM_BYTES),
+                    range(first, first + len(items)),
                     {"file": name},
                     {"slot": [key_hash % file.slots if file.slots > 0 else 0 for key_hash in hashes]},
+                    begin=items_offset(file.slots),
                 )
         yield from unreadable(file.path)
         if packed and (content := plain_of(file.path)).problem:

@@ -23,14 +23,12 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
                 if isinstance(part, SparseRange):
                     yield NonRecordRange({"type": "damage", **part._asdict()})
                     continue
-                positions = part.position.tolist()
                 yield RecordArray(
                     "sparse_consume_queue_unit",
                     UNIT,
                     part.units,
                     "position",
-                    positions,
-                    positions,
+                    part.position.tolist(),
                     {"topic": topic, "queue_id": queue_id},
                     marks=_unit_state,
                 )

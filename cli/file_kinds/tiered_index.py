@@ -47,10 +47,10 @@ def item_units(
         found,
         "number",
         numbers.tolist(),
-        (begin + numbers * schema.sizeof()).tolist(),
         {"file": name},
         {"slot": slot_of(found["hash_code"], slots).tolist()},
         marks=partial(state_of_numbers, "unlinked", set(part.number[~part.linked].tolist())),
+        begin=begin,
     )
 
 

@@ -19,8 +19,7 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
     with files_at(what.path) as files:
         for part in scan(files, at):
             if isinstance(part, TimerUnits):
-                numbers = part.position.tolist()
-                yield RecordArray("timer_log_unit", UNIT, part.units, "position", numbers, numbers)
+                yield RecordArray("timer_log_unit", UNIT, part.units, "position", part.position.tolist())
             else:
                 reason = {"reason": "not a unit"} if part.kind == "damage" else {}
                 place = {"type": part.kind, "position": part.position, "size": part.size}

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ...formats.timer_wheel import SLOT, SLOT_BYTES
+from ...formats.timer_wheel import SLOT
 from ...store.inspect.recognise import Recognised
 from ...store.timer.read import timer_wheel
-from ...store.timer.read import timer_wheel as scan
 from ..options import Common
 from .chunks import Chunk, RecordArray
 from .one_file import unreadable
@@ -16,10 +15,8 @@ from .one_file import unreadable
 
 def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Iterator[Chunk]:
     """Slots that were ever used, with `raw` all slots. at: number of the first slot."""
-    for part in scan(what.path, at or 0, unused=raw):
-        numbers = part.number.tolist()
-        positions = (part.number * SLOT_BYTES).tolist()
-        yield RecordArray("timer_wheel_slot", SLOT, part.slots, "slot", numbers, positions)
+    for part in timer_wheel(what.path, at or 0, unused=raw):
+        yield RecordArray("timer_wheel_slot", SLOT, part.slots, "slot", part.number.tolist())
     yield from unreadable(str(what.path))
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from mqstore.cli.file_kinds.chunks import NonRecordRange, RecordArray, Single, only_record
 from mqstore.formats.derive import dtype_of
-from mqstore.formats.timer_wheel import SLOT, SLOT_BYTES
+from mqstore.formats.timer_wheel import SLOT
 
 
 def test_records_have_what_stands_before_and_what_marks_them() -> None:
@@ -19,7 +19,6 @@ def test_records_have_what_stands_before_and_what_marks_them() -> None:
         slots,
         "slot",
         [7, 8],
-        [7 * SLOT_BYTES, 8 * SLOT_BYTES],
         {"file": "f"},
         {"leads": [1, 2]},
         marks=lambda record: {"state": "odd"} if record["num"] < 0 else {},
