@@ -350,12 +350,7 @@ def _known_ends(store: StoreReader) -> Ends:
     ends, layout = queue_ends(store), store.layout
     behind = behind_log(store) if ends or not store.queues_problem else None
     if behind is not None:
-        raise Unclean(
-            "the queues are behind the log: their ends are not known",
-            path=layout.root,
-            offset=behind,
-            hint=f"run: {proposed(layout, 'recover')}",
-        )
+        raise _unclean(layout, "the queues are behind the log: their ends are not known", behind)
     if store.queues_unread and not ends:
         raise Unreadable(store.queues_unread, path=layout.root)
     return ends
@@ -373,12 +368,12 @@ def _check_ahead(store: StoreReader, moves: Iterable[Move], ends: Ends) -> None:
             continue
         for queue, position in latest_with_unit(item).items():
             if position >= reached.get(queue, end):
-                raise Unclean(
-                    f"the queue {queue[0]}/{queue[1]} is behind the log: its end is not known",
-                    path=store.layout.root,
-                    offset=position,
-                    hint=f"run: {proposed(store.layout, 'recover')}",
-                )
+                place = f"the queue {queue[0]}/{queue[1]}"
+                raise _unclean(store.layout, f"{place} is behind the log: its end is not known", position)
+
+
+def _unclean(layout: Layout, problem: str, position: int) -> Unclean:
+    return Unclean(problem, path=layout.root, offset=position, hint=f"run: {proposed(layout, 'recover')}")
 
 
 def _check_group(reset: Reset, own: Mapping[_Key, int], subscribed: frozenset[str]) -> None:
