@@ -25,12 +25,13 @@ if TYPE_CHECKING:
 TOPICS_SHOWN = 20
 _LABEL = 12
 _OTHERS_SHOWN = 5
+_OF_QUEUE = ("topic", "queue_id", "min_offset", "max_offset")
 
 
 def store_json(store: Description, verdict: Verdict, given: Given) -> dict[str, Any]:
     """The whole description, by the field names of the JSON."""
     root = store.layout.root
-    log, restart = store.log, store.restart
+    log, restart, database = store.log, store.restart, store.storage.database
     return {
         "type": "store",
         "path": str(root),
@@ -57,21 +58,8 @@ def store_json(store: Description, verdict: Verdict, given: Given) -> dict[str, 
             name: {"value": size.value, "origin": size.origin}
             for name, size in sizes_of(store.layout)._asdict().items()
         },
-        "queues": [
-            {
-                "topic": queue.topic,
-                "queue_id": queue.queue_id,
-                "min_offset": queue.min_offset,
-                "max_offset": queue.max_offset,
-            }
-            for queue in store.queues
-        ],
-        "queue_storage": {
-            "mode": store.storage.mode,
-            "database": store.storage.database and str(store.storage.database),
-            "in_files": store.storage.in_files,
-            "in_database": store.storage.in_database,
-        },
+        "queues": [{name: getattr(queue, name) for name in _OF_QUEUE} for queue in store.queues],
+        "queue_storage": store.storage._asdict() | {"database": database and str(database)},
         "checkpoint": None if store.checkpoint is None else store.checkpoint._asdict(),
         "next_start": restart
         and {"broker_version": restart.version, "start_file": restart.file, "reason": restart.reason},

@@ -130,5 +130,4 @@ def _lines(damage: Iterable[Damage], bodies: int) -> Iterator[str]:
         fail = counted(bodies, "body fails", "bodies fail")
         yield f"{fail} the checksum, counted all the same; body_crc_ok says which"
     for one in damage:
-        at = {"store": one.store, "position": one.position, "size": one.size, "reason": one.reason}
-        yield f"not in the answer: {damage_text(at)}"
+        yield f"not in the answer: {damage_text(vars(one))}"

@@ -347,7 +347,7 @@ class Selection(NamedTuple):
         if self.times.bounded:
             stored = columns.ints("store_timestamp")
             mask &= (stored >= self.times.since_ms) & (stored < self.times.until_ms)
-        if self._asks_properties and mask.any():
+        if (self.tags or (self.key, self.unique_key) != (None, None)) and mask.any():
             mask[mask] = self._properties_mask(batch if mask.all() else batch.take(mask))
         if self.where is not None and mask.any():
             mask[mask] = self.where.mask(batch if mask.all() else batch.take(mask))
@@ -397,10 +397,6 @@ class Selection(NamedTuple):
         at = rows[units.record[found]]
         placed[at], numbers[at] = True, units.queue_offset[found]
         return placed, numbers
-
-    @property
-    def _asks_properties(self) -> bool:
-        return bool(self.tags) or (self.key, self.unique_key) != (None, None)
 
     def _properties_mask(self, batch: Batch) -> Flags:
         import numpy as np

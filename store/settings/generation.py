@@ -138,7 +138,7 @@ def _guess(layout: Layout, look: Callable[[Sign, _Evidence], str] = Sign.look) -
             reasons.append(text)
     if not found:
         return Generation(NEWEST, "nothing in the store shows it", VERSIONS)
-    if VERSIONS[lowest] < _FIRST_5 and evidence.has_messages and evidence.has_files_of_brokers:
+    if VERSIONS[lowest] < _FIRST_5 and evidence.parts and evidence.has_files_of_brokers:
         candidates = tuple(v for v in candidates if v < _FIRST_5) or candidates
         reasons.append("no trace of a 5.x broker")
     return Generation(_likeliest(candidates), "; ".join(dict.fromkeys(reasons)), candidates)
@@ -206,10 +206,6 @@ class _Evidence:
         return found[::-1]
 
     @property
-    def has_messages(self) -> bool:
-        return bool(self.parts)
-
-    @property
     def has_files_of_brokers(self) -> bool:
         """Whether there is more than a log, so that a missing file is a sign, too."""
         return bool(self.is_there("checkpoint", "abort", "lock", "config", "consumequeue", "index"))
@@ -226,11 +222,6 @@ class _Evidence:
     def has_name(self, *names: str) -> bool:
         """Whether some of `parts` have one of these properties."""
         return any(not parse(text).keys().isdisjoint(names) for text in self.properties)
-
-    @property
-    def newest_properties(self) -> list[bytes]:
-        """`properties` of the last used log file only, since an earlier broker may have written the others."""
-        return [text for part in self.parts[-1:] for text in _whole_texts(part)]
 
     @cached_property
     def newest_index(self) -> IndexFile | None:
@@ -342,6 +333,11 @@ def _keys_twice(texts: list[bytes]) -> bool:
     return any((ITEM_SEPARATOR + text).count(name) > 1 for text in texts)
 
 
+def _newest_keys_twice(evidence: _Evidence) -> bool:
+    """Looks at the last used log file only, since an earlier broker may have written the others."""
+    return _keys_twice([text for part in evidence.parts[-1:] for text in _whole_texts(part)])
+
+
 def _counts_puts(evidence: _Evidence) -> bool:
     """Up to 4.7.0 hash_slot_count counts the items, not the slots in use."""
     file = evidence.newest_index
@@ -402,7 +398,7 @@ SIGNS = (
     Sign("4.9", NEWEST, "there are LMQs", _lmq_queues),
     Sign("4.9", "5.1", "properties end without a separator", lambda e: _ends(e, closed=False)),
     Sign("5.1", NEWEST, f"records have {UNIQ_KEY} twice", lambda e: _keys_twice(e.properties)),
-    Sign("5.1", "5.4", f"records have {UNIQ_KEY} twice", lambda e: _keys_twice(e.newest_properties)),
+    Sign("5.1", "5.4", f"records have {UNIQ_KEY} twice", _newest_keys_twice),
     Sign("4.3", "4.9", "abort is empty", lambda e: _size(e.layout.abort) == 0),
     Sign("4.3", "4.9", "the index counts puts, not slots", _counts_puts),
     Sign("4.3", "4.9", f"topics.json has no {STATE_VERSION}", lambda e: e.topics_version == 4),
