@@ -11,7 +11,6 @@ from functools import cache, partial
 from typing import Any, NamedTuple
 
 from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedToken
-from lark.exceptions import VisitError
 
 from ..errors import InvalidInput
 from . import filter_values
@@ -114,8 +113,6 @@ def parse(text: str) -> ParsedFilter:
     except UnexpectedCharacters as error:
         place = f"at {text[error.pos_in_stream :][:1]!r}, column {error.column}"
         raise InvalidInput(f"not an expression {place}") from error
-    except VisitError as error:
-        raise InvalidInput(str(error.orig_exc)) from error
     except RefusedExpression as error:
         raise InvalidInput(str(error)) from error
 

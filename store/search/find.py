@@ -112,8 +112,6 @@ def _search_batches(store: StoreReader, selection: Selection, part: Slice, note:
     try:
         yield from search_batch_queues(store, selection, part, note)
     except NotFound as error:  # comes before any message
-        if selection.queue_id is None:
-            raise
         yield from _scan_without_units(store, selection, part, error, note)
 
 
