@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ..store.broker.profiles import VERSIONS, profile_of
@@ -21,7 +20,6 @@ from .verdict_text import NEXT_IN_USE, beyond_lines, error_lines, next_lines, st
 
 if TYPE_CHECKING:
     from ..store.audit.messages import Share, Tally
-    from ..store.recover.predict import FileChange
     from ..store.session.apply import Applied
     from ..store.verify.judged import JudgedRecovery
     from .options import Common
@@ -41,10 +39,12 @@ def recovery_text(
     whether to carry out the plan.
     """
     found, rows = before.recovery, None if common.verbose else ROWS
-    lines = [_verdict(before, done, given), *_losses(found, rows), "", *_facts(found)]
+    lines = [_verdict(before, done, given), *_losses(found, rows), ""]
+    lines += (f"  {label:<10} {text}" for label, text in facts_of(found))
     worst = found.prediction
     does = "changes" if done is None else "would have changed"
-    lines += section(f"A start of {worst.broker_version} {does} these files:", map(_change, worst.files), rows)
+    changes = (f"  {one.change:<10} {one.path}  [{one.begin:,}, {one.end:,})" for one in worst.files)
+    lines += section(f"A start of {worst.broker_version} {does} these files:", changes, rows)
     loses = "loses" if done is None else "would have lost"
     lines += _tally(f"Messages that a start {loses}:", worst.lost, common, rows)
     stay = "stay but cannot" if done is None else "would have stayed but could not"
@@ -227,15 +227,6 @@ def _command(found: Recovery, given: Given) -> NextCommand:
 
 def _messages(count: int) -> str:
     return "no message" if not count else counted(count, "message", form=",")
-
-
-def _facts(found: Recovery) -> Iterator[str]:
-    for label, text in facts_of(found):
-        yield f"  {label:<10} {text}"
-
-
-def _change(change: FileChange) -> str:
-    return f"  {change.change:<10} {change.path}  [{change.begin:,}, {change.end:,})"
 
 
 def _losses(found: Recovery, rows: int | None) -> list[str]:
