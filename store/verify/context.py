@@ -189,8 +189,8 @@ class VerifyContext:
         self.behind = behind
         self.scope = scope
         self.unread: list[str] = []
-        #: Log positions [begin, end) of ranges with bytes that cannot be read.
-        self.gone: list[tuple[int, int]] = []
+        #: Log positions of bytes that cannot be read: a record may begin there.
+        self.gone = Ranges()
         self._asked_to_stop = asked_to_stop
         self._changing = changing
         limit = scope.max_duration_s
@@ -529,8 +529,7 @@ def of_unread() -> Iterator[Finding]:
     for unread in noted():
         size = counted(unread.length, "byte")
         text = f"cannot read {size} at {unread.offset}: {unread.reason}"
-        found = Finding.of("I-015", unread.path, text)
-        yield replace(found, offset=unread.offset, length=unread.length)
+        yield Finding.of("I-015", unread.path, text, offset=unread.offset, length=unread.length)
 
 
 def ended(context: VerifyContext) -> dict[str, set[str]]:
@@ -553,14 +552,6 @@ def need_whole(paths: Iterable[str]) -> None:
     for path in paths:
         for unread in noted_of(path):
             raise unread.error()
-
-
-def is_gone(context: VerifyContext, positions: Ints) -> Flags:
-    """bool[n]: which log positions, int64[n], lie in bytes that cannot be read, so that a record may begin there."""
-    gone = np.zeros(len(positions), np.bool_)
-    for begin, end in context.gone:
-        gone |= (positions >= begin) & (positions < end)
-    return gone
 
 
 class RepeatedChecks:

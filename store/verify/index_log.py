@@ -15,14 +15,14 @@ import numpy as np
 from ...formats import message_properties as names
 from ...formats.derive.ragged import Flags, Ints
 from ...formats.message import SysFlag
-from ..columns import runs
+from ..columns import Ranges, runs
 from ..counted import counted
 from ..errors import Missing
 from ..findings.catalogue import Severity
 from ..index.read import IndexFile
 from ..log.message import tombstones
 from ..settings.options import options_of
-from .context import Mergeable, Records, VerifyContext, add_rows, covered_of, is_gone
+from .context import Mergeable, Records, VerifyContext, add_rows, covered_of
 from .index_files import add_items, index_files
 from .index_items import ExpectedItems, ItemCursor, Picked, asked_for, item_from, key_of, surplus
 from .register import after, of_records
@@ -55,8 +55,12 @@ class IndexCompare(Mergeable):
             ItemCursor(file, number, ends[number] if number else None, self._first_item_of(file))
             for number, file in enumerate(files)
         ]
-        self.first = min((file.header.begin_physical_offset for file in files), default=-1)
-        self.last = max((file.header.end_physical_offset for file in files), default=-1)
+        ranges = [(file.header.begin_physical_offset, file.header.end_physical_offset) for file in files]
+        self.first = min((begin for begin, _ in ranges), default=-1)
+        self.last = max((end for _, end in ranges), default=-1)
+        self._in_files = Ranges()
+        for begin, end in ranges:
+            self._in_files.add_range(begin, end + 1)
         #: The first record whose tag is indexed; a broker before 5.4 may have indexed those before it.
         self._tags_from: int | None = None
         self._unlike = False
@@ -177,7 +181,7 @@ class IndexCompare(Mergeable):
         kept &= ~tombstones(records.columns)[lacking.record]  # no query asks for these by their tag
         early = lacking.position < self.first
         late = ~early & (lacking.position >= self.last)
-        between = ~early & ~late & ~self._in_some_file(lacking.position)
+        between = ~early & ~late & ~self._in_files.has(lacking.position)
         dying: dict[str, Any] = {}
         if self._context.crashed or self._context.live:
             dying = {"severity": Severity.INFO, "unclean": not self._context.live}
@@ -190,14 +194,6 @@ class IndexCompare(Mergeable):
             wrong = np.zeros(len(records), np.bool_)
             wrong[lacking.record[rows & kept]] = True
             add_rows(self._context, records, "I-101", wrong, text, **more)
-
-    def _in_some_file(self, position: Ints) -> Flags:
-        """Return which positions lie in the range of some index file: bool[n]."""
-        inside = np.zeros(len(position), np.bool_)
-        for header in (cursor.file.header for cursor in self._cursors):
-            begins = position >= header.begin_physical_offset
-            inside |= begins & (position <= header.end_physical_offset)
-        return inside
 
     def _in_scope(self, records: Records, rows: Ints) -> Flags:
         """Return which records are of the topic and queue of this run: bool[n]."""
@@ -245,7 +241,7 @@ class IndexCompare(Mergeable):
             return
         for begin in range(0, len(strays), _RECORDS_AT_ONCE):
             part = strays.take(np.arange(begin, min(begin + _RECORDS_AT_ONCE, len(strays))))
-            part = part.take(~is_gone(self._context, part.position))
+            part = part.take(~self._context.gone.has(part.position))
             wrong = part.take(~asked_for(self._context.store.log, part))
             self._report_items("I-100", wrong, _no_record(wrong))
 

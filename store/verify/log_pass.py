@@ -303,7 +303,7 @@ class LogPass:
         """Take a range that is not a record."""
         self._context.log.bytes += extent.size
         if extent.unread:
-            self._context.gone.append((extent.position, extent.end))
+            self._context.gone.add_range(extent.position, extent.end)
         self._covered.add(extent.position, extent.end)
         self._extents(extent)
         self._prove(extent)

@@ -34,7 +34,7 @@ from ..log.message import tombstones
 from ..queues.read import is_cut
 from ..queues.units import Units, is_pre_fill, is_valid, reaches_beyond
 from ..start.queue_stores import queue_begins
-from .context import VerifyContext, covered_of, is_gone
+from .context import VerifyContext, covered_of
 from .queue_state import MissingUnits, QueueCheck, QueueReader, QueueStates, may_have_none
 
 _RECORDS_AT_ONCE = 256
@@ -90,13 +90,12 @@ def _resolve_batch(context: VerifyContext, reader: QueueReader, offsets: Ints, u
     positions = units["physical_offset"].astype(np.int64)
     records = context.store.log.records(positions)
     there = np.isin(positions, records.position)
-    gone = is_gone(context, positions)
     wrong: dict[str, dict[int, str]] = {}
 
     def note(code: str, row: int, text: str) -> None:
         wrong.setdefault(code, {})[row] = f": {text}"
 
-    for row in np.flatnonzero(~there & ~gone).tolist():
+    for row in np.flatnonzero(~there & ~context.gone.has(positions)).tolist():
         note("I-062", row, f"no record begins at {positions[row]}")
     named = _UnitRecords(records, reader)
     for at, row in enumerate(np.flatnonzero(there).tolist()):

@@ -22,7 +22,6 @@ from mqstore.store.verify.context import (
     VerifyContext,
     ended,
     going_on,
-    is_gone,
     note_gaps,
 )
 
@@ -113,8 +112,10 @@ def test_places_of_the_log(root: Path) -> None:
             assert context.place(file.start + 7) == (file.path, 7)
         beyond = store.log_files.end
         assert context.place(beyond) == (str(root / "commitlog"), beyond)
-        context.gone = [(10, 20), (40, 41)]
-        assert is_gone(context, np.array([9, 10, 19, 20, 40, 41])).tolist() == [False, True, True, False, True, False]
+        context.gone.add_range(10, 20)
+        context.gone.add_range(40, 41)
+        positions = np.array([9, 10, 19, 20, 40, 41])
+        assert context.gone.has(positions).tolist() == [False, True, True, False, True, False]
 
 
 def test_why_a_run_ends(root: Path) -> None:

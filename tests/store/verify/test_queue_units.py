@@ -68,7 +68,7 @@ def test_a_position_that_nobody_could_read_is_not_told(context: VerifyContext) -
     units = units_of(context, [5])
     units["physical_offset"] += 1
     wrong = int(units["physical_offset"][0])
-    context.gone.append((wrong, wrong + 1))
+    context.gone.add_range(wrong, wrong + 1)
     assert said(context, [5], units) == []
 
 
