@@ -49,21 +49,18 @@ def section_of(seen: Seen, number: int, time: TimeText) -> Section:
     row = StoreRow(
         seen.root, verdict.status.value, STATUS[verdict.status], seen.sentence, verdict.records, verdict.bytes
     )
-    html = (
-        templates()
-        .get_template("store.html")
-        .render(
-            number=number,
-            row=row,
-            seen=seen,
-            what_now=_what_now(seen),
-            commands=[_command(command) for command in seen.commands],
-            findings=_findings(seen),
-            unread=_folded(verdict.unread, _UNREAD_SHOWN),
-            pictures=pictures_of(seen, time),
-            bytes_text=bytes_text,
-            sign=SIGNS[row.status],
-        )
+    template = templates().get_template("store.html")
+    html = template.render(
+        number=number,
+        row=row,
+        seen=seen,
+        what_now=_what_now(seen),
+        commands=[_command(command) for command in seen.commands],
+        findings=_findings(seen),
+        unread=_folded(verdict.unread, _UNREAD_SHOWN),
+        pictures=pictures_of(seen, time),
+        bytes_text=bytes_text,
+        sign=SIGNS[row.status],
     )
     return Section(row, html)
 
@@ -84,20 +81,17 @@ def page_of(sections: Sequence[Section], version: str, made: str) -> Iterator[st
     style = templates().get_template("style.css").render()
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     rows = [section.row for section in sections]
-    return (
-        templates()
-        .get_template("page.html")
-        .generate(
-            style=style,
-            digest=digest,
-            title=_title(rows),
-            rows=rows,
-            signs=SIGNS,
-            sections=[section.html for section in sections],
-            bytes_text=bytes_text,
-            version=version,
-            made=made,
-        )
+    page = templates().get_template("page.html")
+    return page.generate(
+        style=style,
+        digest=digest,
+        title=_title(rows),
+        rows=rows,
+        signs=SIGNS,
+        sections=[section.html for section in sections],
+        bytes_text=bytes_text,
+        version=version,
+        made=made,
     )
 
 
