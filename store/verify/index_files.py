@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import pairwise
 from typing import Any
 
@@ -170,14 +171,10 @@ def unused_items(context: VerifyContext) -> None:
     if context.scope.quick or context.scope.topic is not None or context.live:
         return
     for file in index_files(context):
-        try:
-            with MappedFileQueue.of_file(file.path, 0) as files:
-                at = files.first_data(files.files[0], file_size(file.slots, max(1, file.last + 1)))
-        except Missing:
-            continue  # expired while it was read
-        if at is not None:
-            text = "bytes behind its last item are not zero"
-            add(context, "I-107", file, text, offset=at)
+        with suppress(Missing), MappedFileQueue.of_file(file.path, 0) as files:  # it may expire while it is read
+            at = files.first_data(files.files[0], file_size(file.slots, max(1, file.last + 1)))
+            if at is not None:
+                add(context, "I-107", file, "bytes behind its last item are not zero", offset=at)
 
 
 @after("I-105")
@@ -208,12 +205,9 @@ def chains(context: VerifyContext) -> None:
     if context.scope.quick or context.scope.topic is not None:
         return
     for file in index_files(context):
-        if file.slots <= 0:
-            continue
-        try:
-            _Chains(context, file).run()
-        except Missing:
-            continue  # expired while it was read
+        with suppress(Missing):  # it may expire while it is read
+            if file.slots > 0:
+                _Chains(context, file).run()
 
 
 class _Chains:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
@@ -60,10 +61,8 @@ def files_of_queues(context: VerifyContext) -> None:
                 if file.size % unit_bytes:
                     text = f"its length {file.size} is no multiple of {unit_bytes}"
                     context.queue_finding("I-060", queue, file.path, text)
-            try:
+            with suppress(Missing):  # a running broker may delete the file
                 _report_files_of_zeros(context, queue, files, unit_bytes)
-            except Missing:
-                continue  # a running broker has deleted the file
 
 
 def _report_files_of_zeros(context: VerifyContext, queue: QueueId, files: MappedFileQueue, unit_bytes: int) -> None:
