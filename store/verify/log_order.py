@@ -263,8 +263,6 @@ def close_jumps(context: VerifyContext) -> None:
 
 _PLACE_BITS = 20
 """Exponent of 2: number of places for unique keys. A repeated key is found if its place was not used again since."""
-_ROW_BITS = 17
-"""Exponent of 2: number of places for the keys of one batch, few enough for a processor's cache."""
 _FREE = np.uint32(0)
 """An unused place: no mark is 0."""
 _NEW, _AGAIN = 0, 2
@@ -287,10 +285,8 @@ def unique_keys(context: VerifyContext, records: Records) -> None:
     has = np.flatnonzero(keys.length > 0)
     if not len(has):
         return
-    if len(has) == len(keys):
-        numbers = key_numbers(keys, topics.ids, topics.values)
-    else:
-        numbers = key_numbers(keys[has], topics.ids[has], topics.values)
+    some = slice(None) if len(has) == len(keys) else has
+    numbers = key_numbers(keys[some], topics.ids[some], topics.values)
     seen = context.kept(SeenKeys, lambda: SeenKeys(behind=context.behind is not None))
     twice = seen.add(numbers, records.position[has])
     if twice.any():
@@ -336,7 +332,6 @@ class SeenKeys(Mergeable):
     def __init__(self, *, behind: bool = False) -> None:
         self.repeats: dict[str, _Repeat] = {}
         self._marks = np.zeros(1 << _PLACE_BITS, np.uint32)
-        self._rows = np.zeros(1 << _ROW_BITS, np.int32)
         self._behind = behind
         self._first: list[tuple[Numbers, Ints]] = []
 
@@ -362,17 +357,8 @@ class SeenKeys(Mergeable):
         before = self._marks[place]
         twice: Flags = before == mark
         self._marks[place] = mark
-        own = np.arange(len(numbers), dtype=np.int32)
-        small = place >> (_PLACE_BITS - _ROW_BITS)
-        self._rows[small[::-1]] = own[::-1]
-        first = self._rows[small]
-        shared = np.flatnonzero(first != own)  # an earlier one of these keys has the same small place
-        if len(shared):
-            some = np.zeros(len(numbers), np.bool_)
-            some[shared] = some[first[shared]] = True
-            rows = np.flatnonzero(some)
-            rows = rows[np.argsort(numbers[rows], kind="stable")]
-            twice[rows[1:]] |= numbers[rows[1:]] == numbers[rows[:-1]]
+        rows = np.argsort(numbers, kind="stable")
+        twice[rows[1:]] |= numbers[rows[1:]] == numbers[rows[:-1]]
         return twice, before
 
     def note(self, records: Records, rows: Ints) -> None:

@@ -63,17 +63,13 @@ def batch_sizes(context: VerifyContext, records: Records) -> None:
     values = records.properties.find(names.INNER_NUM)
     rows = np.flatnonzero(values.length > 0)
     if len(rows):
-        _counts(context).add(records.position[rows], inner_numbers(values[rows]))
-
-
-def _counts(context: VerifyContext) -> _Counts:
-    return context.kept(_Counts, _Counts)
+        context.kept(_Counts, _Counts).add(records.position[rows], inner_numbers(values[rows]))
 
 
 def compare_batches(context: VerifyContext, queues: QueueStates, messages: Messages) -> None:
     """Compare messages of a batch queue, in log order, with its next units."""
     check = queues.batch_check(messages.queue)
-    counts = _counts(context).of(messages.position)
+    counts = context.kept(_Counts, _Counts).of(messages.position)
     check.end = max(check.end, int((messages.offset + counts).max()))
     begin, rows = 0, len(messages.offset)
     while begin < rows:
