@@ -245,46 +245,38 @@ def start_file(
             if files[i].start <= queues_end:
                 return StartFile(i, f"newest file that starts at or before {queues_end}")
         return StartFile(0, "no file starts at or before the end of the queues: the first file")
+    waits_for_index = switches.message_index_enable and switches.message_index_safe
+    point, rule_after_crash = snapshot.checkpoint, profile.start.abnormal
+
+    def reason(first: _FirstRecord) -> str:
+        """Why a recovery may begin at this first record, "" if it may not."""
+        time, position = first.store_timestamp, first.physical_offset
+        timed = time != 0 and not (waits_for_index and time > point["index_msg_timestamp"])
+        if crashed and database is not None and database.alone:
+            good = (first.passed and timed) if database.rules.checks_first else first.known
+            return f"at or before position {database.row}" if good and position <= database.row else ""
+        good = first.known if crashed and rule_after_crash is AbnormalStart.TIMES else first.passed
+        by_position = rule_after_crash is AbnormalStart.QUEUE_POSITION
+        if not crashed:
+            good, why = good and position <= queues_end, f"at or before {queues_end}"
+        elif by_position and (flushed := point["logics_physical_offset"]) > 0:
+            good, why = good and position <= flushed, f"at or before position {flushed}"
+        else:
+            latest = point["logics_msg_timestamp"]
+            if not by_position:
+                latest = max(0, min(point["physic_msg_timestamp"], latest) - profile.start.slack_ms)
+            good, why = good and time <= latest, f"stored at or before {latest}, by the checkpoint"
+        if good and timed and database is not None and not database.alone:
+            good = database.agrees(position)
+        return why if good and timed else ""
+
     most = _files_looked_at(profile, switches, in_entries=snapshot.layout.dledger is not None)
     for looked, i in enumerate(range(last, -1 if crashed else 0, -1), 1):
-        first = _first_record(snapshot, files[i], profile, switches)
-        if reason := _reason(first, snapshot, profile, queues_end, switches, database):
-            return StartFile(i, f"newest file whose first record is {reason}")
+        if found := reason(_first_record(snapshot, files[i], profile, switches)):
+            return StartFile(i, f"newest file whose first record is {found}")
         if looked >= most:
             return StartFile(i, LAST_LOOKED_AT)
     return StartFile(0, "no file has a first record old enough: the first file" if crashed else "the first file")
-
-
-def _reason(
-    first: _FirstRecord,
-    snapshot: Snapshot,
-    profile: Profile,
-    queues_end: int,
-    switches: Switches,
-    database: DatabaseSearch | None,
-) -> str:
-    """Why a recovery may begin at this first record, "" if it may not. queues_end, database: as of `start_file`."""
-    point, time, position = snapshot.checkpoint, first.store_timestamp, first.physical_offset
-    rule, crashed = profile.start.abnormal, snapshot.abort
-    waits_for_index = switches.message_index_enable and switches.message_index_safe
-    timed = time != 0 and not (waits_for_index and time > point["index_msg_timestamp"])
-    if crashed and database is not None and database.alone:
-        good = (first.passed and timed) if database.rules.checks_first else first.known
-        return f"at or before position {database.row}" if good and position <= database.row else ""
-    good = first.known if crashed and rule is AbnormalStart.TIMES else first.passed
-    by_position = rule is AbnormalStart.QUEUE_POSITION
-    if not crashed:
-        good, reason = good and position <= queues_end, f"at or before {queues_end}"
-    elif by_position and (flushed := point["logics_physical_offset"]) > 0:
-        good, reason = good and position <= flushed, f"at or before position {flushed}"
-    else:
-        latest = point["logics_msg_timestamp"]
-        if not by_position:
-            latest = max(0, min(point["physic_msg_timestamp"], latest) - profile.start.slack_ms)
-        good, reason = good and time <= latest, f"stored at or before {latest}, by the checkpoint"
-    if good and timed and database is not None and not database.alone:
-        good = database.agrees(position)
-    return reason if good and timed else ""
 
 
 def _files_looked_at(profile: Profile, switches: Switches, *, in_entries: bool = False) -> int:
