@@ -333,7 +333,7 @@ def replan(
     if played is None:
         snapshot = Snapshot.of(layout)
         switches = switches_of(snapshot)
-        verified = _verified(snapshot, profile, switches)
+        verified = _verified(snapshot, profile, switches, None, None)
         verified = verified and with_verified_queues(verified, snapshot)
         played = SimulatedStart(snapshot, simulate(snapshot, profile, switches, verified=verified), verified)
     progress = read_progress(layout.config, layout.broker_config)
@@ -348,11 +348,7 @@ def replan(
 
 
 def _verified(
-    snapshot: Snapshot,
-    profile: Profile,
-    switches: Switches,
-    jobs: int | None = None,
-    tell: Callable[[int], None] | None = None,
+    snapshot: Snapshot, profile: Profile, switches: Switches, jobs: int | None, tell: Callable[[int], None] | None
 ) -> VerifiedLog | None:
     """Return the part of the log that is in order, from its beginning; None if it would be of no use."""
     proof = proof_in(snapshot, profile, switches, _copied_queues(snapshot, profile))

@@ -205,7 +205,7 @@ class PendingUnits:
     def _hand_out(self, of_batches: Callable[[Ints, Units], Units] | None = None) -> None:
         """Put all waiting units into their queues. of_batches: makes the units of a batch queue for some rows."""
         outcome = self._outcome
-        for name, offsets, of_queue, rows in self._units.hand_out():
+        for (name, offsets, of_queue), rows in self._units.hand_out():
             if not outcome.stores.in_files(name.topic):
                 continue
             if "\0" in name.topic:

@@ -302,15 +302,6 @@ def load_database(stores: QueueStores, snapshot: Snapshot) -> DatabaseState | Re
         return Refusal("queue-database-row", damage.reason, place)
 
 
-class QueueUnits(NamedTuple):
-    """Units of one queue, in log order. rows: their indexes in all units that are handed out together."""
-
-    queue: QueueId
-    offsets: Ints
-    units: Units
-    rows: Ints
-
-
 class DispatchedUnits:
     """Collects the units of all queues, in log order."""
 
@@ -335,8 +326,8 @@ class DispatchedUnits:
         """Whether so many units are collected that they should be handed out."""
         return self._count >= _HANDED_OUT_AT
 
-    def hand_out(self) -> Iterator[QueueUnits]:
-        """Yield all units, queue by queue, and forget them."""
+    def hand_out(self) -> Iterator[tuple[Queued, Ints]]:
+        """Yield all units, queue by queue, with their indexes in all that are handed out together; and forget them."""
         parts, topics = self._parts, list(self._topics)
         self._topics, self._parts, self._count = {}, [], 0
         if not parts:
@@ -350,7 +341,7 @@ class DispatchedUnits:
         for rows in np.split(order, cuts):
             key = int(keys[rows[0]])
             queue_id = (key & 0xFFFFFFFF ^ 1 << 31) - (1 << 31)
-            yield QueueUnits(QueueId(topics[key >> 32], queue_id), offsets[rows], units[rows], rows)
+            yield Queued(QueueId(topics[key >> 32], queue_id), offsets[rows], units[rows]), rows
 
 
 class LmqThrows(Exception):
@@ -461,8 +452,7 @@ class DatabaseDispatch:
         """Give the collected units to the database."""
         if not self._end:
             return
-        queued = [Queued(each.queue, each.offsets, each.units) for each in self._units.hand_out()]
-        self._database.dispatch(queued, self._end, self._last)
+        self._database.dispatch([queued for queued, _ in self._units.hand_out()], self._end, self._last)
         self._end = 0
 
     def _selected(self, columns: Columns) -> Flags:
