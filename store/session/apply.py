@@ -263,10 +263,11 @@ def is_left_behind(folder: Path) -> bool:
 
     It holds copies, nothing of the store. A folder that also holds files no session writes is not one.
     """
-    unsealed, own = Journal(folder, folder, "").state is SessionState.UNSEALED, noted_journal(folder)
-    # of a sealed session, or of one whose journal cannot be seen now
-    needed = own is not None and ((own / SEALED).exists() or not own.parent.exists())
-    return unsealed and not needed and all(HELD_NAMES.fullmatch(path.name) for path in folder.iterdir())
+    if Journal(folder, folder, "").state is not SessionState.UNSEALED:
+        return False
+    own = noted_journal(folder)  # else it belongs to a sealed session, or to one whose journal cannot be seen now
+    needless = own is None or (own.parent.exists() and not (own / SEALED).exists())
+    return needless and all(HELD_NAMES.fullmatch(path.name) for path in folder.iterdir())
 
 
 def carry_through(journal: Journal, files: Files) -> None:
