@@ -180,10 +180,8 @@ def together(parts: Sequence[LostUnits]) -> LostUnits:
                     known[name] = len(names)
                     names.append(name)
             queue = np.array([known[name] for name in part.queues] or [0], np.int64)[queue]
-        renumbered.append(part.replace(queue=queue, batch_size=part.batch_sizes))
-    columns = ("position", "size", "queue", "queue_offset", "tags_code", "batch_size")
-    empty = np.zeros(0, np.int64)
-    return LostUnits(names, *(np.concatenate([empty, *(getattr(p, name) for p in renumbered)]) for name in columns))
+        renumbered.append(part.replace(queues=names, queue=queue, batch_size=part.batch_sizes))
+    return LostUnits.concat(renumbered) if renumbered else LostUnits([], *np.zeros((6, 0), np.int64))
 
 
 def _beside_tombstones(fill: Fill, forms: Forms) -> Iterator[Piece]:

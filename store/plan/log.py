@@ -276,6 +276,7 @@ def named_messages(snapshot: Snapshot) -> Iterator[Messages]:
         for first, units in FileUnits.of(entries, size).windows():
             used = np.flatnonzero(is_used(units))
             if len(used):
-                columns = (units[name][used].astype(np.int64) for name in ("physical_offset", "size", "tags_code"))
+                names = ("physical_offset", "size", "tags_code")
+                position, size_of, tags = (units[name][used].astype(np.int64) for name in names)
                 times, nothing = np.zeros(len(used), np.int64), np.zeros(len(used), np.bool_)
-                yield Messages(queue, first + used, *columns, times, good=nothing, lost=nothing)
+                yield Messages(queue, first + used, position, size_of, tags, times, good=nothing, lost=nothing)

@@ -432,12 +432,11 @@ def _rebuilt_files(
         with there.log.queue:
             for start, records in _by_file(_message_places(there, scene.store.log.queue, rows), length, size):
                 blank = records.pop(_CLOSED, b"")
-                units = (
-                    _queue_file(joined(list(log_units([_batch(records)])), _UNIT), b"", size, closed=bool(blank)) or b""
-                )
+                units = joined([*log_units([_batch(records)])], _UNIT)
+                of_queue = _queue_file(units, b"", size, closed=bool(blank)) or b""
                 reason = f"{counted(len(records), 'message')} of the commit log{note}"
                 data: Content = mapped([*records.values(), blank])
-                for place, bytes_, content in ((there.log_path, length, data), (there.queue_path, size, units)):
+                for place, bytes_, content in ((there.log_path, length, data), (there.queue_path, size, of_queue)):
                     path = os.fspath(place / file_name(start))
                     unused.discard(path)
                     yield Edit.create(path, content, reason, ("I-182",), bytes_)

@@ -226,7 +226,7 @@ def test_the_proof_ends_before_a_wrong_byte(part: int, tmp_path: Path) -> None:
 def test_light_queues_are_proved_with_the_others(tmp_path: Path) -> None:
     root = stores.unpack("5.3.3-lmq", tmp_path)
     snapshot, profile = Snapshot.of(Layout.open(root)), profile_of("5.3")
-    verified = recovery._verified(snapshot, profile, switches_of(snapshot), 1)
+    verified = recovery._verified(snapshot, profile, switches_of(snapshot), 1, None)
     assert verified is not None and verified.end == commit_log_of(Layout.open(root)).end().position
     assert {run.further_by for run in verified.runs} == {profile.version}
     assert any(queue.topic.startswith(LMQ_PREFIX) for run in verified.runs for queue in run.queues)
