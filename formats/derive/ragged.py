@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import reduce
+from math import gcd
 from typing import Any, NamedTuple, overload
 
 import numpy as np
@@ -28,6 +30,13 @@ def overlapping(buffer: Bytes, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     """View of `buffer` whose element i is the item that begins at byte i."""
     count = max(0, len(buffer) - dtype.itemsize + 1)
     return np.ndarray((count,), dtype, buffer, 0, (1,))
+
+
+def written(data: bytes | bytearray, count: int, size: int) -> Flags:
+    """bool[count]: which pieces of `size` bytes, an even number, are not all zeros."""
+    word = np.dtype(f"u{gcd(size, 8)}")
+    words = np.frombuffer(data, word, count * size // word.itemsize).reshape(count, size // word.itemsize)
+    return np.asarray(reduce(np.bitwise_or, words.T) != 0, np.bool_)
 
 
 class StringNotes(NamedTuple):

@@ -25,7 +25,7 @@ import numpy as np
 from ...formats.commit_log import DLEDGER, HEAD_BYTES, PLAIN, POSITION_BYTES, SIZE_DTYPE, Frame
 from ...formats.derive import Ragged, decode, dtype_of
 from ...formats.derive.program import Noting
-from ...formats.derive.ragged import Flags, Ints, Structs, overlapping
+from ...formats.derive.ragged import Flags, Ints, Structs, overlapping, written
 from ...formats.dledger import HEADER_BYTES, MAGIC_CONFIG_CHANGE, MAGIC_ENTRY
 from ...formats.dledger_index import UNIT, UNIT_BYTES
 from ...formats.message import MESSAGE
@@ -576,10 +576,10 @@ def _index_units_of(files: MappedFileQueue, file: MappedFile, first: int) -> Ite
     window = WINDOW_UNITS * UNIT_BYTES
     for offset, data in files.windows(file, first * UNIT_BYTES, file.size, window, UNIT_BYTES):
         count = len(data) // UNIT_BYTES
-        written = np.frombuffer(data, np.uint8, count * UNIT_BYTES).reshape(count, UNIT_BYTES).any(axis=1)
-        if written.any():
-            numbers = (file.start + offset) // UNIT_BYTES + np.flatnonzero(written)
-            yield IndexUnits(numbers, np.frombuffer(data, dtype_of(UNIT), count)[written])
+        used = written(data, count, UNIT_BYTES)
+        if used.any():
+            numbers = (file.start + offset) // UNIT_BYTES + np.flatnonzero(used)
+            yield IndexUnits(numbers, np.frombuffer(data, dtype_of(UNIT), count)[used])
 
 
 def is_valid(part: IndexUnits) -> Flags:

@@ -22,7 +22,7 @@ import numpy as np
 from ...formats import message_properties as names
 from ...formats.batch_consume_queue import UNIT, UNIT_BYTES
 from ...formats.derive import Columns, Ragged, dtype_of
-from ...formats.derive.ragged import Flags, Ints
+from ...formats.derive.ragged import Flags, Ints, written
 from ...formats.hashing import java_integer, java_string
 from ...formats.property_columns import find
 from ...formats.sparse_consume_queue import UNIT as SPARSE_UNIT
@@ -238,8 +238,7 @@ def _sparse_units_of(files: MappedFileQueue, file: MappedFile, start: int) -> It
     for offset, data in files.windows(file, first, file.size, window, SPARSE_UNIT_BYTES):
         whole = len(data) // SPARSE_UNIT_BYTES
         units = np.frombuffer(data, dtype_of(SPARSE_UNIT), whole)
-        content = np.frombuffer(data, np.uint8, whole * SPARSE_UNIT_BYTES).reshape(whole, SPARSE_UNIT_BYTES)
-        rows = np.flatnonzero(content.any(axis=1))
+        rows = np.flatnonzero(written(data, whole, SPARSE_UNIT_BYTES))
         for run in np.split(rows, np.flatnonzero(np.diff(rows) > 1) + 1) if len(rows) else ():
             number = offset // SPARSE_UNIT_BYTES + run
             if int(number[0]) > expected:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...formats.derive import dtype_of
-from ...formats.derive.ragged import Flags, Ints, Structs
+from ...formats.derive.ragged import Flags, Ints, Structs, written
 from ...formats.tiered_index import (
     HEAD,
     HEADER,
@@ -175,8 +175,7 @@ def items(files: MappedFileQueue, index: TieredIndex) -> Iterator[SegmentItems]:
         at = begin + first * ITEM_BYTES
         data = files.read_file(index.file, at, min(WINDOW_ITEMS, index.room - first) * ITEM_BYTES)
         count = len(data) // ITEM_BYTES
-        content = np.frombuffer(data, np.uint8, count * ITEM_BYTES).reshape(count, ITEM_BYTES)
-        rows = np.flatnonzero(content.any(axis=1))
+        rows = np.flatnonzero(written(data, count, ITEM_BYTES))
         found = np.frombuffer(data, dtype_of(ITEM), count)[rows]
         place = at + rows * ITEM_BYTES
         slot = slots[slot_of(found["hash_code"], index.slots)]
@@ -313,7 +312,7 @@ def index_items(files: MappedFileQueue, index: TieredIndexFile) -> Iterator[Segm
     slots, named = _slot_items(files, index), _named(files, index)
     for first, found in _windows(files, index):
         number = np.arange(first, first + len(found))
-        used = np.frombuffer(found.tobytes(), np.uint8).reshape(len(found), -1).any(axis=1)
+        used = written(found.tobytes(), len(found), OPEN_ITEM_BYTES)
         before = found["previous"]
         newest = slots[slot_of(found["hash_code"], index.slots)]
         linked = named[number] & (before >= 0) & (before < number) & (newest >= number)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from functools import cached_property, reduce
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -18,7 +18,7 @@ import numpy as np
 
 from ...formats.blank import MAGIC_BLANK
 from ...formats.derive import dtype_of
-from ...formats.derive.ragged import Flags, Ints, Structs
+from ...formats.derive.ragged import Flags, Ints, Structs, written
 from ...formats.timer_log import (
     BLANK,
     BLANK_BYTES,
@@ -96,7 +96,7 @@ def _window(data: bytes | bytearray, file: MappedFile, offset: int) -> Iterator[
     whole = len(data) // UNIT_BYTES
     units = np.frombuffer(data, dtype_of(UNIT), whole)
     position = file.start + offset + np.arange(whole, dtype=np.int64) * UNIT_BYTES
-    kind = np.where(_written(data, whole, UNIT_BYTES), _DAMAGE, _ZEROS)
+    kind = np.where(written(data, whole, UNIT_BYTES), _DAMAGE, _ZEROS)
     kind[is_entry(units)] = _UNIT
     blank = (units["magic"] == MAGIC_BLANK_SIGNED) & (units["size"] == file.end - position)
     end = int(np.argmax(blank)) if blank.any() else whole
@@ -114,14 +114,6 @@ def _window(data: bytes | bytearray, file: MappedFile, offset: int) -> Iterator[
 
 
 _UNIT, _DAMAGE, _ZEROS = range(3)
-
-
-def _written(data: bytes | bytearray, count: int, size: int) -> Flags:
-    """bool[count]: which pieces of `size` bytes are not all zeros."""
-    word = np.dtype(np.uint32 if size % 8 else np.uint64)
-    words = np.frombuffer(data, word, count * size // word.itemsize)
-    columns = words.reshape(count, size // word.itemsize).T
-    return np.asarray(reduce(np.bitwise_or, columns) != 0, np.bool_)
 
 
 def _range_behind_units(data: bytes | bytearray, position: int, file: MappedFile) -> TimerRange:
@@ -225,7 +217,7 @@ def wheel_at_rest(layout: Layout) -> Iterable[WheelSlots]:
 def _slots(data: bytes | bytearray, first: int) -> WheelSlots:
     """The slots in some bytes of a wheel that are not all zeros; first: number of the first slot."""
     count = len(data) // SLOT_BYTES
-    keep = _written(data, count, SLOT_BYTES)
+    keep = written(data, count, SLOT_BYTES)
     numbers = first + np.arange(count, dtype=np.int64)
     return WheelSlots(numbers[keep], np.frombuffer(data, dtype_of(SLOT), count)[keep])
 
