@@ -7,12 +7,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import construct as c
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mqstore.formats.index_file import file_size, index_file
+from mqstore.formats.index_file import HEADER, ITEM, SLOT, file_size
 from mqstore.store.broker.dispatch import IndexItems
 from mqstore.store.disk.files import Files
 from mqstore.store.errors import InvalidInput
@@ -24,6 +25,11 @@ from ..put.faults import CountingFiles
 SMALL = Geometry(slots=7, items=12)
 Item = tuple[int, int, int, int]
 """record, key hash, position, time"""
+
+
+def index_file(slots: int, items: int) -> c.Construct[Any, Any]:
+    """The schema of a whole file with so many slots and items."""
+    return c.Struct("header" / HEADER, "slots" / c.Array(slots, SLOT), "items" / c.Array(items, ITEM))
 
 
 class Broker:
