@@ -13,6 +13,16 @@ if TYPE_CHECKING:
     from ..log.message import Message
 
 
+class By(StrEnum):
+    """What the operator's text is."""
+
+    KEY = "key"
+    UNIQUE_KEY = "unique-key"
+    MESSAGE_ID = "message-id"
+    POSITION = "position"
+    QUEUE = "queue"
+
+
 class EventKind(StrEnum):
     """What happened to a message."""
 

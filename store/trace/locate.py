@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from enum import StrEnum
 from itertools import islice
 from typing import NamedTuple
 
@@ -25,21 +24,11 @@ from ..search.key_search import search_key
 from ..search.log_search import search_log
 from ..search.selection import Selection, matches
 from ..search.store import FoundMessage, Note, StoreReader, Via
-from .answer import DeliveryVerdict, Evidence, Judgement
+from .answer import By, DeliveryVerdict, Evidence, Judgement
 from .family import Family, families, identity, inner_number, naming, only
 
 MOST_RECORDS = 10_000
 """At most this many records with one key are shown."""
-
-
-class By(StrEnum):
-    """What the operator's text is."""
-
-    POSITION = "position"
-    MESSAGE_ID = "message-id"
-    QUEUE = "queue"
-    UNIQUE_KEY = "unique-key"
-    KEY = "key"
 
 
 class TraceTarget(NamedTuple):

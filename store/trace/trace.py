@@ -25,7 +25,7 @@ from ..findings.next_commands import NOTHING_GIVEN, Given, command
 from ..log.message import Message
 from ..search.store import Note, StoreReader
 from ..start.config_load import DELAYS, TOPICS
-from .answer import DeliveryVerdict, Event, EventKind, Evidence, Fate, GroupVerdict, Judgement, NextStart, Trace
+from .answer import By, DeliveryVerdict, Event, EventKind, Evidence, Fate, GroupVerdict, Judgement, NextStart, Trace
 from .family import (
     WRONG_TAG,
     Family,
@@ -40,7 +40,7 @@ from .family import (
     role_of,
 )
 from .groups import GroupTables, Subscription, read_groups
-from .locate import By, PlaceWithoutRecord, TraceTarget, judgement_of, locate
+from .locate import PlaceWithoutRecord, TraceTarget, judgement_of, locate
 from .story import story, tiered_copies
 from .verdicts import Known, awaited, for_all, judge
 from .waiting import Compacted, Waiting

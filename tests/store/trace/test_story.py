@@ -11,8 +11,7 @@ import pytest
 
 from mqstore.store.broker.system_topics import SCHEDULE_TOPIC
 from mqstore.store.search.store import StoreReader
-from mqstore.store.trace.answer import DeliveryVerdict, EventKind, Judgement, Trace
-from mqstore.store.trace.locate import By
+from mqstore.store.trace.answer import By, DeliveryVerdict, EventKind, Judgement, Trace
 
 from ... import stores
 from .asked import asked, records_of, verdict, whole
