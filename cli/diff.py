@@ -16,7 +16,7 @@ app = App()
 
 
 @app.command()
-@shared(or_spark=True)
+@shared()
 def diff(a: A, b: B, *, looks: DiffOptions, spark: Spark, common: Common) -> None:
     """Show where two copies of a store differ: log, messages, queues, index, positions, configuration, timers.
 

@@ -17,7 +17,7 @@ app = App()
 
 
 @app.command()
-@shared(FileFormat, "Format of the files.", or_spark=True)
+@shared(FileFormat, "Format of the files.")
 def export(stores: Stores, *, to: To, options: ExportOptions, spark: Spark, common: Common) -> None:
     """Write messages as Parquet, Arrow, NDJSON, CSV or Avro files.
 

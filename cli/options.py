@@ -20,7 +20,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from enum import Enum
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 from .declared import REQUIRED, Exit, Format, Option, Options, Parameter, Stopped, bad_parameter, flag, option
 from .progress import SCREEN, Progress
@@ -185,12 +185,7 @@ def keep_journal_in(layout: Layout, directory: Path) -> None:
 
 
 def shared(
-    formats: type[Enum] = Format,
-    format_help: str = FORMAT_HELP,
-    *,
-    unread: str = REFUSED,
-    without: Sequence[str] = (),
-    or_spark: bool = False,
+    formats: type[Enum] = Format, format_help: str = FORMAT_HELP, *, unread: str = REFUSED, without: Sequence[str] = ()
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Decorator: replace the parameters of a command that are groups of options by these options.
 
@@ -198,7 +193,7 @@ def shared(
 
     formats: the formats, if not those of `Format`; the first member is the default. format_help: help text of
     `--format`. unread: what to do with bytes that cannot be read. without: shared options that the command does not
-    have. or_spark: with `--master` the command is a job of Spark, for which `--rate` does not work.
+    have.
     """
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
@@ -228,7 +223,7 @@ def shared(
         @functools.cache
         def parameters() -> list[Parameter]:
             return [
-                _not_with_spark(parameter) if or_spark and parameter.name == "rate" else parameter
+                parameter
                 for parameter in _parameters(function, hints(), _format(formats, format_help))
                 if parameter.name not in without
             ]
@@ -416,12 +411,6 @@ def _format(formats: type[Enum], format_help: str) -> Parameter:
     """The option `--format` of a command."""
     option = Option("--format", help=format_help)
     return Parameter("format", next(iter(formats)), Annotated[formats, option])
-
-
-def _not_with_spark(parameter: Parameter) -> Parameter:
-    declared, option = get_args(parameter.annotation)
-    settings = option.settings | {"help": f"{option.settings['help']} Not with --master."}
-    return parameter._replace(annotation=Annotated[declared, Option(*option.names, **settings)])
 
 
 def _print_traceback() -> None:

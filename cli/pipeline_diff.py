@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from .diff_answer import Sides
 
 
-@shared(without=("rate",))
+@shared()
 def diff(a: A, b: B, *, looks: DiffOptions, spark: Spark, common: Common) -> None:
     """Show where two copies of a store differ, for many or large stores.
 

@@ -8,7 +8,7 @@ from .options import Common, shared
 from .pipeline_options import Spark, Stores, To
 
 
-@shared(FileFormat, "Format of the files.", without=("rate",))
+@shared(FileFormat, "Format of the files.")
 def export(stores: Stores, *, to: To, options: ExportOptions, spark: Spark, common: Common) -> None:
     """Write messages as files, with a task of Spark for each part of a log.
 

@@ -39,7 +39,8 @@ class Spark(Options):
     master: str | None = option(
         "--master",
         metavar="URL",
-        help="Spark master: spark://…, yarn, k8s://…, local[N]. Default: inside this process, on --jobs cores.",
+        help="Spark master: spark://…, yarn, k8s://…, local[N]. Default: inside this process, on --jobs cores. "
+        "--rate limits each Spark task; without --master it takes one core.",
     )
     conf: list[str] | None = option("--conf", metavar="KEY=VALUE", help="A Spark setting; overrides that of mqstore.")
     executor_memory: str | None = option("--executor-memory", metavar="SIZE", help="Memory of each executor: 2g, 8g, …")
@@ -59,11 +60,10 @@ class Spark(Options):
         """
         from ..pipeline.spark import require_packages
 
-        if common.rate is not None:
-            raise bad_parameter("a Spark job cannot limit its reading", param_hint="--rate")
         settings = self._settings()
         require_packages()
-        return self.master or f"local[{common.jobs or '*'}]", settings
+        cores = common.jobs or "*" if common.rate is None else 1  # several tasks would exceed the rate
+        return self.master or f"local[{cores}]", settings
 
     def _settings(self) -> dict[str, str]:
         """The settings of all options; the last one of a key wins. Raises BadParameter."""
@@ -183,7 +183,7 @@ def ask_of(roots: Sequence[str], since: str | None, until: str | None, common: C
 
 
 def source_options(common: Common, since: str | None = None, until: str | None = None) -> dict[str, str]:
-    """Options of the Spark data sources for `--set`, `--broker-config`, `--since` and `--until`.
+    """Options of the Spark data sources for `--set`, `--broker-config`, `--rate`, `--since` and `--until`.
 
     Raises InvalidInput.
     """
@@ -193,6 +193,8 @@ def source_options(common: Common, since: str | None = None, until: str | None =
 
     config, times = dict(common.config()), parse_range(since, until)
     options = {"broker_config": json.dumps(config)} if config else {}
+    if common.rate is not None:
+        options["rate"] = str(common.rate)
     if times.bounded:
         options |= {"since": str(times.since_ms), "until": str(times.until_ms)}
     return options

@@ -28,7 +28,7 @@ _SHOWN = 12
 """Queues of a store that one line names."""
 
 
-@shared(without=("rate",))
+@shared()
 def rebuild(stores: LocalStores, *, to: To, spark: Spark, broker_version: BrokerVersion = None, common: Common) -> None:
     """Rebuild queues, index, timer wheel and checkpoint from the commit log.
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..store.errors import StoreError
 
 
-@shared(without=("rate",))
+@shared()
 def sql(query: Query, stores: Stores, *, options: SqlOptions, spark: Spark, common: Common) -> None:
     """Query stores with SQL, on Spark.
 

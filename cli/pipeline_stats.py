@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ..store.search.log_search import TimeBounds
 
 
-@shared(without=("rate",))
+@shared()
 def stats(
     stores: Stores,
     *,

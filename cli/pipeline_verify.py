@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..store.verify.verdict import Verdict
 
 
-@shared(VerifyFormat, without=("rate",))
+@shared(VerifyFormat)
 def verify(
     stores: Stores,
     *,

@@ -21,7 +21,7 @@ app = App()
 
 
 @app.command()
-@shared(or_spark=True)
+@shared()
 def sql(query: Query, stores: Stores, *, options: SqlOptions, spark: Spark, common: Common) -> None:
     """Query stores with SQL.
 

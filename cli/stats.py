@@ -19,7 +19,7 @@ app = App()
 
 
 @app.command()
-@shared(or_spark=True)
+@shared()
 def stats(
     stores: Stores,
     *,

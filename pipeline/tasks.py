@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ..store import errors
-from ..store.disk.byte_reader import note_expired, noting
+from ..store.disk.byte_reader import at_rate, note_expired, noting, reading_rate
 from ..store.errors import StoreError
 from .failures import failures
 from .masters import is_local
@@ -40,13 +40,14 @@ _CORES_UNKNOWN = 8
 
 
 class TaskReader:
-    """Calls a function for each task. shares: numbers of the tasks that go together, None: each by itself.
+    """Calls a function for each task. shares: numbers of the tasks that go together, None: each by itself. What a task
+    reads has the limit of the `at_rate` block in which this object is made.
 
     Workers get the JSON of each share: number, number of the store, and the task itself, for each of its tasks.
     """
 
     def __init__(self, function: str, tasks: Sequence[Task], shares: Sequence[Sequence[int]] | None = None) -> None:
-        self._function = function
+        self._function, self._rate_bytes = function, reading_rate()
         stores = stores_among(tasks)
         self.shares = [
             json.dumps([(number, stores[tasks[number]["root"]], tasks[number]) for number in some])
@@ -56,7 +57,8 @@ class TaskReader:
     def read(self, share: int) -> Iterator[pa.RecordBatch]:
         """Yield the answers of the tasks of a share, one by one."""
         for number, store, task in json.loads(self.shares[share]):
-            answer, data = answer_of(named(self._function), task), None
+            with at_rate(self._rate_bytes):
+                answer, data = answer_of(named(self._function), task), None
             if isinstance(answer.get("answer"), bytes):
                 data = answer.pop("answer")
             row = {"task": number, "store": store, "answer": json.dumps(answer), "data": data}

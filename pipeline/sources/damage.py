@@ -26,4 +26,4 @@ class DamageSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         ask = ReadOptions.of(self.options)
         rows = partial(damage_rows, ask, tuple(schema.names))
-        return PartsReader(partial(parts_told, damage_parts, ask), rows)
+        return PartsReader(ask, partial(parts_told, damage_parts, ask), rows)

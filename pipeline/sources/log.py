@@ -60,7 +60,7 @@ class LogSourceReader(PartsReader):
     """Reads the logs of stores, split by split. `ask.fields`: the columns of the schema."""
 
     def __init__(self, ask: ReadOptions) -> None:
-        super().__init__(partial(parts_told, parts_of, ask), self._rows_of)
+        super().__init__(ask, partial(parts_told, parts_of, ask), self._rows_of)
         self._ask = ask
         self._pushed = Pushed()
 

@@ -37,7 +37,7 @@ from ...store.search.follow import LiveEnd
 from ...store.search.log_search import DamageWarning, time_bounds
 from ...store.search.selection import TimeRange
 from ...store.search.store import StoreReader
-from .parts import PassedOver, StorePartition, warn_of_bounds
+from .parts import PassedOver, StorePartition, each_at_rate, warn_of_bounds
 
 EARLIEST, LATEST = "earliest", "latest"
 OPTIONS = ("starting_offset", "max_bytes_per_trigger", "fail_on_data_loss")
@@ -182,7 +182,8 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Yield the rows of one part. Raises Missing if its file expires meanwhile."""
         assert isinstance(partition, StorePartition)
         part, passed_over = partition.part, PassedOver()
-        yield from each_noting(rows_of(self._ask, part, passed_over.add), passed_over.noted)
+        rows = each_noting(rows_of(self._ask, part, passed_over.add), passed_over.noted)
+        yield from each_at_rate(rows, self._ask.rate_bytes)
         assert part.split is not None
         if self._how.fails and (first := self._start(part.store)) > part.split.start:
             message = f"log files before {first} expired while they were read"

@@ -12,7 +12,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from ...store.arrow.log_rows import Damage
 from ...store.arrow.stores import ReadOptions
 from ...store.counted import counted
-from ...store.disk.byte_reader import UnreadRanges, expired_text
+from ...store.disk.byte_reader import UnreadRanges, at_rate, expired_text
 from ...store.search.log_search import DamageWarning, TimeBounds, note_bounds
 
 T = TypeVar("T")
@@ -27,9 +27,15 @@ class StorePartition(InputPartition):
 
 
 class PartsReader(DataSourceReader):
-    """parts: returns what there is to read; rows: yields the rows of one part. Both run in processes of Spark."""
+    """parts: returns what there is to read; rows: yields the rows of one part. Both run in processes of Spark.
 
-    def __init__(self, parts: Callable[[], Sequence[Any]], rows: Callable[[Any], Iterator[pa.RecordBatch]]) -> None:
+    ask: its `rate_bytes` limits the reading of a part.
+    """
+
+    def __init__(
+        self, ask: ReadOptions, parts: Callable[[], Sequence[Any]], rows: Callable[[Any], Iterator[pa.RecordBatch]]
+    ) -> None:
+        self._rate_bytes = ask.rate_bytes
         self._parts = parts
         self._rows = rows
 
@@ -39,7 +45,18 @@ class PartsReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, StorePartition)
-        return iter(()) if partition.part is None else self._rows(partition.part)
+        return iter(()) if partition.part is None else each_at_rate(self._rows(partition.part), self._rate_bytes)
+
+
+def each_at_rate(items: Iterator[T], rate_bytes: int | None) -> Iterator[T]:
+    """Yield the items of an iterator; what it reads for an item has the limit of `at_rate`."""
+    while True:
+        with at_rate(rate_bytes):
+            try:
+                item = next(items)
+            except StopIteration:
+                return
+        yield item
 
 
 def parts_told(parts: Callable[..., Sequence[T]], ask: ReadOptions) -> Sequence[T]:

@@ -50,7 +50,7 @@ class TableSource(DataSource):
 
 def reader_of(table: Table, ask: ReadOptions, names: tuple[str, ...]) -> PartsReader:
     """Return a reader of a table of stores. names: the wanted columns, in order."""
-    return PartsReader(partial(parts_of, table, ask), partial(_rows, table, ask, names))
+    return PartsReader(ask, partial(parts_of, table, ask), partial(_rows, table, ask, names))
 
 
 def _rows(table: Table, ask: ReadOptions, names: tuple[str, ...], part: TablePart) -> Iterator[pa.RecordBatch]:

@@ -410,7 +410,7 @@ _NOTES = {STORED_BODY: (BODY_CRC_OK, RAW), PLAIN_BODY: (BODY_CRC_OK, "body_compr
 """The columns beside a body that say whether it is sound and how a writer must take it."""
 OPTIONS = frozenset(
     {"path", "paths", "fields", "topics", "queue_id", "since", "until", "body", "on_damage"}
-    | {"pushdown", "split_bytes", "broker_config", "quick", "tables", "of", "tails"}
+    | {"pushdown", "split_bytes", "rate", "broker_config", "quick", "tables", "of", "tails"}
 )
 
 
@@ -423,9 +423,10 @@ class ReadOptions:
     override `none`. on_damage: `report` gives a row for what cannot be read, `fail` ends the query, `fail-unreadable`
     ends it only for bytes that the disk does not return. pushdown: let Spark push filters down; its session must allow
     that, and the DataFrame must serve a single query (see `PushingLogReader`). split_bytes: the size of a task's part,
-    None to choose it. config: of the brokers, as in broker.conf. quick: findings of structure and file ends only.
-    tables: kinds of offsets, from `OFFSET_TABLES`. of_what: files whose damage is asked for, from `DAMAGE_OF`. tails:
-    report also what follows the last message of a log as damage.
+    None to choose it. rate_bytes: limit of reading of a Spark task, per second. config: of the brokers, as in
+    broker.conf. quick: findings of structure and file ends only. tables: kinds of offsets, from `OFFSET_TABLES`.
+    of_what: files whose damage is asked for, from `DAMAGE_OF`. tails: report also what follows the last message of a
+    log as damage.
     """
 
     stores: tuple[str, ...]
@@ -437,6 +438,7 @@ class ReadOptions:
     on_damage: str = REPORT
     pushdown: bool = False
     split_bytes: int | None = None
+    rate_bytes: int | None = None
     config: Mapping[str, str] = field(default_factory=dict)
     quick: bool = False
     tables: tuple[str, ...] = (OFFSETS,)
@@ -464,6 +466,7 @@ class ReadOptions:
             on_damage=one_of(given, "on_damage", (REPORT, FAIL, FAIL_UNREADABLE)),
             pushdown=one_of(given, "pushdown", ("false", "true")) == "true",
             split_bytes=_split_bytes(given),
+            rate_bytes=_number(given, "rate") or None,
             config=parse_config(given),
             quick=one_of(given, "quick", ("false", "true")) == "true",
             tables=_some_of(given, "tables", OFFSET_TABLES),

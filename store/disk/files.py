@@ -481,10 +481,9 @@ def is_of_session(layout: Layout, name: str) -> bool:
 def _changes(layout: Layout) -> Iterator[Mapping[str, Any]]:
     """Yield the steps, as the journals have them, of sessions that were not undone. Raises `_UNREADABLE`."""
     journals = (layout.journal, layout.root / JOURNAL)  # with --journal two, and the store's own has notes
-    not_undone = (one for journal in journals for one in sessions(journal) if not (one / UNDONE).exists())
-    for folder in {noted_journal(one) or one for one in not_undone}:
-        if not (folder / UNDONE).exists():
-            yield from json.loads(read_regular(folder / SESSION_JOURNAL, LARGEST_JOURNAL_BYTES))["steps"]
+    every = {one: noted_journal(one) or one for journal in journals for one in sessions(journal)}
+    for folder in {of for one, of in every.items() if not ((one / UNDONE).exists() or (of / UNDONE).exists())}:
+        yield from json.loads(read_regular(folder / SESSION_JOURNAL, LARGEST_JOURNAL_BYTES))["steps"]
 
 
 def is_linked(layout: Layout) -> bool:

@@ -18,7 +18,6 @@ def test_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
             (["--columns", "topic, body", "--body", "none"], 2),
             (["--since", "whenever"], 2),
             (["--compression", "lz4", "--format", "csv"], 2),
-            (["--master", "local", "--rate", "1M"], 2),
             (["--conf", "x"], 2),
             (["--to", "s3://bucket/new"], 2),
             ([str(tmp_path / "none*")], 5),

@@ -44,7 +44,7 @@ def test_what_is_no_number_of_bytes(text: str) -> None:
     ids=" ".join,
 )
 def test_the_rate_limits_counts_and_queries(command: list[str], tmp_path: Path, waited: list[float]) -> None:
-    """They wait as long as their bytes take; the answer is the same. Spark has no rate."""
+    """They wait as long as their bytes take; the answer is the same."""
     root = stores.unpack("4.9.7-clean", tmp_path)
     plain = run_here([*command, str(root)])
     assert plain.code == 0 and not waited
@@ -53,7 +53,6 @@ def test_the_rate_limits_counts_and_queries(command: list[str], tmp_path: Path, 
     files = [path for path in (root / part).rglob("*") if path.is_file()]
     held = sum(len(path.read_bytes().rstrip(b"\0")) for path in files)
     assert sum(waited) > 0.9 * held / 1024
-    assert run_here([*command, str(root), "--rate", "1K", "--master", "local"]).code == 2
 
 
 def unread(number: int) -> Unread:

@@ -15,7 +15,7 @@ import pytest
 from mqstore.cli import pipeline_options
 from mqstore.cli.app import run
 from mqstore.cli.options import Common
-from mqstore.cli.pipeline_options import showing
+from mqstore.cli.pipeline_options import Spark, showing, source_options
 from mqstore.pipeline.watch import Done
 
 from ..pipeline.test_session import without
@@ -63,7 +63,6 @@ def test_what_is_missing_is_one_line(
         code, line = pipeline_failing([*command, "--master", f"spark://{place}"], capsys)
         assert (code, line.partition(" (")[0]) == (5, f"no Spark answers at {place}")
     assert pipeline_failing([*command, "--conf", "x"], capsys)[0] == 2
-    assert pipeline_failing([*command, "--rate", "1M"], capsys)[0] == 2
     without(monkeypatch, "pyspark")
     wanted = (5, "Spark is not installed (pyspark missing); pip install 'mqstore[spark]'")
     assert pipeline_failing(command, capsys) == wanted
@@ -141,3 +140,11 @@ def test_every_command_wires_its_bar() -> None:
         if path.name != "pipeline_options.py":
             bar = r"\b(showing|session_showing|partial\(session_showing|common\.progress|run_export)\b"
             assert re.search(bar, path.read_text(encoding="utf-8")), path.name
+
+
+def test_the_rate_takes_one_core() -> None:
+    """Several tasks at once would exceed the limit; those of a master that is named have it each."""
+    common, fast = Common(jobs=4), Common(jobs=4, rate=1 << 20)
+    assert [Spark().place(each)[0] for each in (common, fast)] == ["local[4]", "local[1]"]
+    assert Spark(master="yarn").place(fast)[0] == "yarn"
+    assert source_options(fast) == {"rate": "1048576"}

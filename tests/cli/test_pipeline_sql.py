@@ -27,7 +27,6 @@ def test_bad_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyte
         ([f"@{tmp_path}/list"], 5),
         ([f"{tmp_path}/none"], 5),
         ([str(tmp_path), "--since", "whenever"], 2),
-        ([str(tmp_path), "--rate", "1M"], 2),
         ([str(tmp_path), "--conf", "x"], 2),
         ([], 2),
     ):

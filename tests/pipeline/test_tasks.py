@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mqstore.pipeline import tasks
 from mqstore.pipeline.tasks import SHARE_BYTES, TASK_BYTES, TaskReader, answer_of, shares_of, stores_among, told
-from mqstore.store.disk.byte_reader import note_expired, noting
+from mqstore.store.disk.byte_reader import at_rate, note_expired, noting, reading_rate
 from mqstore.store.errors import NoSpace, StoreError, Unreadable
 
 
@@ -73,6 +73,15 @@ def test_what_is_no_error_of_a_store_is_none() -> None:
     for name in ("NoSuchError", "PathLike", "StoreError", ""):
         found = told({"error": [name, "why", None]})
         assert type(found) is StoreError and str(found) == "why"
+
+
+def test_the_rate_of_the_command_limits_what_each_task_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not that of the process in which the task runs, which has none."""
+    monkeypatch.setattr(tasks, "named", lambda name: lambda task: reading_rate())
+    with at_rate(1024):
+        reader = TaskReader("stats:count", [{"root": "a"}])
+    (row,) = next(reader.read(0)).to_pylist()
+    assert told(json.loads(row["answer"])) == 1024
 
 
 def test_tasks_of_one_store_have_its_number(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,8 @@ import pytest
 from mqstore.pipeline.sources.log import LogSourceReader
 from mqstore.pipeline.sources.parts import PartsReader, PassedOver
 from mqstore.store.arrow.log_rows import Damage
+from mqstore.store.arrow.stores import ReadOptions
+from mqstore.store.disk.byte_reader import reading_rate
 from mqstore.store.search.log_search import DamageWarning
 
 from ...store.arrow.rows import ask_of, damage, rows
@@ -36,11 +38,19 @@ def test_where_there_is_nothing_to_read_one_task_reads_nothing() -> None:
     def rows(part: object) -> Any:
         raise AssertionError(f"nothing asks for {part}")
 
-    (part,) = PartsReader(list, rows).partitions()
-    assert list(PartsReader(list, rows).read(part)) == []
+    ask = ReadOptions(())
+    (part,) = PartsReader(ask, list, rows).partitions()
+    assert list(PartsReader(ask, list, rows).read(part)) == []
     one = pa.RecordBatch.from_pylist([{"n": 0}])
-    reader = PartsReader(lambda: [0, 1], lambda part: iter([one] * part))
+    reader = PartsReader(ask, lambda: [0, 1], lambda part: iter([one] * part))
     assert [len(list(reader.read(part))) for part in reader.partitions()] == [0, 1], "0 is a part, too"
+
+
+def test_the_rate_limits_what_a_task_reads() -> None:
+    ask = ReadOptions.of({"path": "/s", "rate": "1024"})
+    reader = PartsReader(ask, lambda: [0], lambda _: (reading_rate() for _ in range(1)))
+    assert [list(reader.read(part)) for part in reader.partitions()] == [[1024]]
+    assert reading_rate() is None
 
 
 def test_what_was_passed_over_is_told_once_with_the_first_place() -> None:
