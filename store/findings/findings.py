@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self, TypedDict
 
@@ -112,12 +112,14 @@ class Findings:
         new = Finding.of(code, path, _text(message, details.get("count", 1)), **details)
         key = (code, new.severity, new.path, new.topic, new.queue_id, new.unclean, new.repair)
         same = self._found.setdefault(key, [])
-        last = same[-1] if same else None
-        if last is not None and (len(same) >= _APART_MAX or (new.offset is not None and last.end == new.offset)):
-            count = last.count + new.count
-            same[-1] = _merged(last, new, count, _text(self._messages.get(key, last.message), count))
+        if same and len(same) < _APART_MAX and new.offset is not None and same[-1].end == new.offset:
+            same[-1] = self._merged(key, [same[-1], new])
             return
         same.append(new)
+        if len(same) > _APART_MAX:
+            if len(same) > 2 * _APART_MAX:
+                same[_APART_MAX - 1 :] = [self._merged(key, same[_APART_MAX - 1 :])]
+            return
         self._messages.pop(key, None)
         if not isinstance(message, str):
             self._messages[key] = message
@@ -149,18 +151,23 @@ class Findings:
 
     def __iter__(self) -> Iterator[Finding]:
         """Yield findings, worst first, then by code and place."""
-        everything = (finding for found in self._found.values() for finding in found)
+        everything = (finding for key in self._found for finding in self._of(key))
         return iter(sorted(everything, key=order))
+
+    def _of(self, key: tuple[Any, ...]) -> list[Finding]:
+        found, apart = self._found[key], _APART_MAX - 1
+        return [*found[:apart], self._merged(key, found[apart:])] if len(found) > _APART_MAX else found
+
+    def _merged(self, key: tuple[Any, ...], found: Sequence[Finding]) -> Finding:
+        """Return findings of a kind as one: the first, with the range and the count of all."""
+        first, count = found[0], sum(each.count for each in found)
+        text = _text(self._messages.get(key, first.message), count)
+        if first.offset is None:
+            return replace(first, count=count, message=text)
+        placed = [(each.offset, each.end) for each in found if each.offset is not None]
+        offset, end = min(placed)[0], max(end for _, end in placed)
+        return replace(first, offset=offset, length=end - offset, count=count, message=text)
 
 
 def _text(message: Message, count: int) -> str:
     return message if isinstance(message, str) else message(count)
-
-
-def _merged(one: Finding, other: Finding, count: int, message: str) -> Finding:
-    """Return both as one range."""
-    if one.offset is None or other.offset is None:
-        return replace(one, count=count, message=message)
-    offset = min(one.offset, other.offset)
-    length = max(one.end, other.end) - offset
-    return replace(one, offset=offset, length=length, count=count, message=message)
