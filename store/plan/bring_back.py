@@ -347,9 +347,6 @@ def _head(data: bytes) -> dict[str, int] | None:
     return {name: int(columns.ints(name)[0]) for name in (*_RECORD_FIELDS, "physical_offset")}
 
 
-Look = Callable[[CommitLog, list[LogObserver]], None]
-
-
 def with_replica(
     snapshot: Snapshot,
     queue: MappedFileQueue,
@@ -357,7 +354,7 @@ def with_replica(
     *,
     verify: bool,
     record_rules: RecordRules,
-    look: Look,
+    look: Callable[[CommitLog, list[LogObserver]], None],
     observers: tuple[LogObserver, ...],
 ) -> tuple[Brought, MappedFileQueue]:
     """Return what the replica `name` gives, and the log's files with the pieces laid over them.

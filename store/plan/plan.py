@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...formats.checkpoint import PAGE_BYTES
 from ..audit.batches import of_right_type
 from ..audit.messages import LogObserver, Tally, scan_messages
-from ..audit.queues import QueueAudit
 from ..audit.verified import PackedItems, VerifiedLog
 from ..broker.profiles import MinOffset, Profile
 from ..broker.snapshot import QueueId, Snapshot
@@ -29,7 +28,7 @@ from ..disk.files import Edit, Phase
 from ..errors import Refused
 from ..index.compare import IndexFix, index_edits
 from ..log.commit_log import CommitLog
-from ..queues.edits import QueueFix, ext_edits, queue_edits
+from ..queues.edits import ext_edits, queue_edits
 from ..queues.references import commit_log_of
 from ..settings.options import options_of
 from ..settings.read import Progress
@@ -531,7 +530,10 @@ def _queue_edits(
         entries = snapshot.queues.get(name, ())
         if stores.in_files(name.topic) and not audit.is_sound:
             found.edits += queue_edits(fix, entries, directory, snapshot.queue_file_bytes)
-        row = QueueEnds(*name, _min_offset(audit, fix, profile), fix.end)
+        first = audit.first_in_log(fix)
+        if first is None:
+            first = 0 if profile.queues.min_offset is MinOffset.LINEAR else fix.end
+        row = QueueEnds(*name, first, fix.end)
         end = 0 if row.max_offset else database.end_without_units(name)
         found.rows.append(QueueEnds(*name, end, end) if end else row)
         found.completed += fix.missing
@@ -543,14 +545,6 @@ def _queue_edits(
         found.rows.append(QueueEnds(*batches.queue, batches.min_offset, batches.max_offset))
         found.completed += of_batch.missing
     return found
-
-
-def _min_offset(audit: QueueAudit, fix: QueueFix, profile: Profile) -> int:
-    """Return the queue's min offset afterwards: its first unit that lies in the log."""
-    first_in_log = audit.first_in_log(fix)
-    if first_in_log is not None:
-        return first_in_log
-    return 0 if profile.queues.min_offset is MinOffset.LINEAR else fix.end
 
 
 def _checkpoint(snapshot: Snapshot, fix: IndexFix | None, builder: PlanBuilder, profile: Profile) -> Checkpoint:

@@ -291,7 +291,9 @@ def convert(
         copy_expired_queues(layout, target, log_start(layout), files)
         if (target / TIMER_LOG).is_dir():
             _move_timers(target / TIMER_LOG, files, moved)
-        left_behind += _left_behind(layout)
+        parts = (layout.consume_queue_ext, layout.rocksdb_store)
+        left_behind += [path.name for path in parts if path.is_dir()]
+        left_behind += [Path(entry.path).name for entry in layout.foreign]
         config = config_of_new(layout).with_set([f"{_DLEDGER_OPTION}=false"])
         asked, version = version, version or generation_of(layout).version
         made = _complete_store(target, file_bytes, config, version, files, copied)
@@ -356,12 +358,6 @@ def _copy_log(
     if not copied.records:
         raise Refused("the log has no record", path=layout.dledger)
     return copied
-
-
-def _left_behind(layout: Layout) -> list[str]:
-    """Return the names of further parts that are not copied."""
-    parts = [path.name for path in (layout.consume_queue_ext, layout.rocksdb_store) if path.is_dir()]
-    return parts + [Path(entry.path).name for entry in layout.foreign]
 
 
 def _count_in_database(layout: Layout, config: BrokerConfig, found: Converted) -> None:

@@ -89,10 +89,8 @@ def stray_files(snapshot: Snapshot) -> Iterator[Edit]:
 
 def _first_holding(files: list[StoredIndex], begin: int, end: int) -> int:
     """Return the number of the first file that can have items of a range of the log."""
-    for number, (_, header) in enumerate(files):
-        if header.begin_physical_offset < end and header.end_physical_offset >= begin:
-            return number
-    return len(files)
+    headers = ((file.header.begin_physical_offset, file.header.end_physical_offset) for file in files)
+    return next((number for number, (first, last) in enumerate(headers) if first < end and last >= begin), len(files))
 
 
 def crc_item_edits(log: CommitLog) -> Iterator[Edit]:

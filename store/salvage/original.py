@@ -485,7 +485,11 @@ def _set_timer_back(new: Layout, log_end: int, queue_end: int, files: Files) -> 
                         file.truncate(end - part.start)
                         file.truncate(part.size)  # zeros again, none of them on the disk
                         file.sync()
-            _make_wheel_again(new, files)
+            if new.timer_wheel.is_file():  # it is to name the entries that the timer log has
+                snapshot = Snapshot.of(new)
+                edit = new_wheel(snapshot, list(snapshot.timer_log))
+                files.unlink(new.timer_wheel)
+                apply_edit(edit, files)
             if check is not None:
                 check = check._replace(last_timer_log_flush_pos=min(check.last_timer_log_flush_pos, end))
     if check is not None and queue_end:
@@ -496,16 +500,6 @@ def _set_timer_back(new: Layout, log_end: int, queue_end: int, files: Files) -> 
         with files.open(check_path) as file:
             file.pwrite(check.to_bytes(), 0)
             file.sync()
-
-
-def _make_wheel_again(new: Layout, files: Files) -> None:
-    """Let the wheel name the entries that the timer log has."""
-    if not new.timer_wheel.is_file():
-        return
-    snapshot = Snapshot.of(new)
-    edit = new_wheel(snapshot, list(snapshot.timer_log))
-    files.unlink(new.timer_wheel)
-    apply_edit(edit, files)
 
 
 def copy_expired_queues(layout: Layout, target: Path, start: int, files: Files, *, readable: bool = False) -> None:

@@ -93,7 +93,12 @@ def simulate(
     if outcome.refusal is None and outcome.database is not None:
         outcome.refusal = compare_with_files(outcome.stores, outcome.database, outcome.queues, commit)
     if outcome.refusal is None and switches.timer_wheel_enable:
-        _load_timer(outcome, now_ms)
+        log, queue = (outcome.log_start, outcome.log_end), outcome.read_queues.get(TIMER_QUEUE)
+        found = recover_timer(snapshot, profile, log, queue, now_ms)
+        if isinstance(found, Refusal):
+            outcome.refusal = found
+        else:
+            outcome.timer = found
     if outcome.refusal is None:
         try:
             _dispatch_after_start(outcome, verified)
@@ -130,16 +135,6 @@ def _result_of(outcome: Outcome) -> object:
     if outcome.refusal is not None or database is None:
         return outcome.refusal
     return database.row, dict(database.rows)
-
-
-def _load_timer(outcome: Outcome, now_ms: int) -> None:
-    log = (outcome.log_start, outcome.log_end)
-    queue = outcome.read_queues.get(TIMER_QUEUE)
-    found = recover_timer(outcome.snapshot, outcome.profile, log, queue, now_ms)
-    if isinstance(found, Refusal):
-        outcome.refusal = found
-    else:
-        outcome.timer = found
 
 
 def _load_queues(outcome: Outcome) -> Refusal | None:
