@@ -131,8 +131,9 @@ def tail_edits(snapshot: Snapshot, files: list[LoadedFile], end: int, stale: boo
             yield _move(file.entry)
         elif end < file.start + size:
             begin = end - file.start
-            if _is_blank(snapshot, file.entry, begin):
-                begin += BLANK.sizeof()
+            head = snapshot.bytes_of(file.entry)[begin : begin + BLANK.sizeof()].tobytes()
+            if len(head) == BLANK.sizeof() and BLANK.parse(head).magic_code == MAGIC_BLANK:
+                begin += BLANK.sizeof()  # the log ends at a BLANK without a next file, which stays
             last = last_byte(file.entry, begin, size)  # a file that is too long is truncated, not written to
             if last > begin:
                 reason = "zeros behind the log end, where the next start would look for records"
@@ -144,12 +145,6 @@ def _move(entry: DirectoryEntry) -> Edit:
     if is_zero_from(entry, 0):
         return Edit("remove", entry.path, "empty file behind the log end", ("I-007",))
     return Edit("move", entry.path, "behind the log end: a broker would delete it", ("I-042",))
-
-
-def _is_blank(snapshot: Snapshot, entry: DirectoryEntry, offset: int) -> bool:
-    """Whether the log ends at a BLANK without a next file: the BLANK stays."""
-    head = snapshot.bytes_of(entry)[offset : offset + BLANK.sizeof()].tobytes()
-    return len(head) == BLANK.sizeof() and BLANK.parse(head).magic_code == MAGIC_BLANK
 
 
 def _missing_files(snapshot: Snapshot, files: list[LoadedFile], end: int) -> Iterator[Edit]:

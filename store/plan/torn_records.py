@@ -163,8 +163,10 @@ def cut_properties(
     """
     if not records:
         return []
-    ended = _items_are_ended(queue)
-    found = []
+    # whether this log's writer puts a separator behind the last item, by the first records of its files
+    starts = np.array([file.start for file in queue.files], np.int64)
+    texts = CommitLog(queue).records(starts).columns.ragged("properties").tolist()
+    ended, found = any(text.endswith(ITEM_SEPARATOR) for text in texts), []
     for record in records:
         data = queue.read(record.position, record.size)
         more = further.get(record.position, ())
@@ -212,13 +214,6 @@ def _whole_items(text: bytes, *, ended: bool) -> bytes:
         items.pop()
     whole = [item for item in items if NAME_VALUE_SEPARATOR in item and (NUL not in item or is_item(item))]
     return b"".join(item + ITEM_SEPARATOR for item in whole)
-
-
-def _items_are_ended(queue: MappedFileQueue) -> bool:
-    """Whether this log's writer puts a separator behind the last item, by the first records of its files."""
-    starts = np.array([file.start for file in queue.files], np.int64)
-    texts = CommitLog(queue).records(starts).columns.ragged("properties").tolist()
-    return any(text.endswith(ITEM_SEPARATOR) for text in texts)
 
 
 class PutRightRules(NamedTuple):

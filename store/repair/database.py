@@ -494,7 +494,9 @@ def config_in_files(layout: Layout, made_ms: int) -> Iterator[Edit]:
         path = found.databases[name]
         if name == OFFSETS:
             name, content = _offsets_file(layout, content)
-            yield from _older_offsets_file(layout, name)
+            other = layout.config / (OFFSETS if name == LMQ_OFFSETS else LMQ_OFFSETS)
+            if other.is_file():  # a broker reads one of the two
+                yield Edit("move", str(other), f"older than {name}", _CODES)
         content.setdefault(DATA_VERSION.member, {"counter": 0, STATE_VERSION: 0, "timestamp": made_ms})
         data = json_bytes(dict(sorted(content.items())))
         reason = f"from the RocksDB {path.name}, which a broker with queues in files does not read"
@@ -555,13 +557,6 @@ def _databases_before(layout: Layout) -> InForce:
         return nothing
     beside = any((layout.config / name).is_file() for name in found.databases)
     return found if before.rocksdb_queues or not beside else nothing
-
-
-def _older_offsets_file(layout: Layout, name: str) -> Iterator[Edit]:
-    """Yield the move of an older file of offsets of the other kind: a broker reads one of the two."""
-    other = layout.config / (OFFSETS if name == LMQ_OFFSETS else LMQ_OFFSETS)
-    if other.is_file():
-        yield Edit("move", str(other), f"older than {name}", _CODES)
 
 
 def _offsets_file(layout: Layout, content: dict[str, Any]) -> tuple[str, dict[str, Any]]:

@@ -146,7 +146,9 @@ def _load_queues(outcome: Outcome) -> Refusal | None:
     for queues, batches in kinds[: 1 + knows_batches]:
         for queue, entries in queues.items():
             if knows_batches and (queue.topic in snapshot.batch_topics) is not batches:
-                return _wrong_type(queue, batches)
+                found, wanted = ("BatchCQ", "SimpleCQ") if batches else ("SimpleCQ", "BatchCQ")
+                reason = f"The queue type of topic: {queue.topic} should be {found}, but is {wanted}"
+                return Refusal("queue-type", f"RuntimeException: {reason}", queue.topic)
             refusal = _load_queue(outcome, queue, entries)
             if refusal is not None:
                 return refusal
@@ -162,12 +164,6 @@ def _load_database(outcome: Outcome) -> Refusal | None:
     if found is not None and rules is not None:
         found.looks_ahead = rules.looks_ahead
     return None
-
-
-def _wrong_type(queue: QueueId, batches: bool) -> Refusal:
-    found, wanted = ("BatchCQ", "SimpleCQ") if batches else ("SimpleCQ", "BatchCQ")
-    reason = f"The queue type of topic: {queue.topic} should be {found}, but is {wanted}"
-    return Refusal("queue-type", f"RuntimeException: {reason}", queue.topic)
 
 
 def _load_queue(outcome: Outcome, name: QueueId, entries: tuple[DirectoryEntry, ...]) -> Refusal | None:
