@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -272,18 +271,13 @@ def _records(
         else:
             mark = LOST_ITEM if free >= len(LOST_ITEM) else b""
             properties.append(mark + text + crc)
-            body = _zeros(free - len(mark))
+            body = bytes(free - len(mark))
         made_bodies.append(body)
     checksums = np.array([crc31(body) for body in made_bodies], np.int64)
     filled = {**columns, "properties": Ragged.of(properties), "body": Ragged.of(made_bodies), "body_crc": checksums}
     made = encode(MESSAGE, filled)
     records = Ragged(made.buffer, made.starts, made.sizes).tolist()
     return [*map(with_crc_item, records)] if forms.append_crc else records
-
-
-@lru_cache(maxsize=256)
-def _zeros(length: int) -> bytes:
-    return bytes(length)
 
 
 def _cut_apart(pieces: Iterable[Piece]) -> list[Piece]:
