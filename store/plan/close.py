@@ -38,7 +38,7 @@ from ..queues.units import is_pre_fill, is_valid
 from ..settings.options import options_of
 from ..start.config import delay_progress
 from ..start.config_load import config_rules
-from .fill import SMALLEST_FILLER, Fill, PatchedQueue, Piece, encoded, fills, padded, rows_in
+from .fill import SMALLEST_FILLER, Fill, PatchedQueue, Piece, encoded, fills, for_policy_broker, padded, rows_in
 from .gaps import Forms, Gap, GapFinder, TornRecord
 from .log import LogPlan, tail_edits, written
 from .lost_messages import EVERYWHERE, RECORD_BYTES_MAX, LostUnits, lost_units
@@ -394,12 +394,8 @@ def _paddings(queue: MappedFileQueue, closed: Sequence[Fill]) -> Iterator[Piece]
         try:
             yield position, padded(record, fill.padding)
         except ValueError as error:
-            raise Refused(
-                f"{counted(fill.padding, 'byte')} that no record owns, and {error}",
-                path=file.path,
-                offset=fill.gap.begin,
-                hint="recover with --policy broker",
-            ) from error
+            what = f"{counted(fill.padding, 'byte')} that no record owns, and {error}"
+            raise for_policy_broker(what, fill.gap.begin, file.path) from error
 
 
 def _is_closed(fill: Fill, queue: MappedFileQueue) -> bool:

@@ -37,7 +37,7 @@ from ..settings.options import options_of
 from ..start.dledger import DledgerIndexFile, following_entries, heads_of, index_directory, member_state, units_of
 from ..start.outcome import Outcome
 from .close import CUT, RESTORED, KeptLog, edits_of, lengths_of, patched_queue, units_behind, writes_of
-from .fill import SMALLEST_FILLER, Fill, Piece, encoded, of_nobody, together
+from .fill import SMALLEST_FILLER, Fill, Piece, encoded, for_policy_broker, of_nobody, together
 from .gaps import Forms, Gap, TornRecord, has_usable_properties, silent_records, torn_records
 from .log import LogPlan, tail_edits, written
 from .lost_messages import EVERYWHERE, LostUnits, items_in, lost_units
@@ -180,11 +180,7 @@ class EntryFinder(LogObserver):
             gap = EntryGap(self.end, begin, self.before, after, self.time or time)
             self.gaps.append(gap)
         elif missing:
-            raise Refused(
-                f"entry {self.before.number} is followed by entry {after.number}",
-                offset=begin,
-                hint="recover with --policy broker",
-            )
+            raise for_policy_broker(f"entry {self.before.number} is followed by entry {after.number}", begin)
         self._damaged = -1
 
 
@@ -355,11 +351,7 @@ def _missing_message(gap: Gap, waiting: list[LostMessagePlace], queues: list[Que
 
 
 def _no_room(position: int, room: int) -> Refused:
-    return Refused(
-        f"{counted(room, 'byte')} between entries, too few for an entry",
-        offset=position,
-        hint="recover with --policy broker",
-    )
+    return for_policy_broker(f"{counted(room, 'byte')} between entries, too few for an entry", position)
 
 
 def _tiles_of(gap: EntryGap, snapshot: Snapshot, index: DledgerIndexFile) -> tuple[list[Tile], list[Piece]]:

@@ -85,12 +85,13 @@ def _grown(units: LostUnits, more: Ints) -> LostUnits:
     return units.replace(position=position, size=size)
 
 
+def for_policy_broker(what: str, offset: int, path: str | None = None) -> Refused:
+    """Return the refusal of a place in the log that only the other policy gets over."""
+    return Refused(what, path=path, offset=offset, hint="recover with --policy broker")
+
+
 def _too_small(gap: Gap) -> Refused:
-    return Refused(
-        f"{counted(gap.end - gap.begin, 'byte')} between records, too few for a record",
-        offset=gap.begin,
-        hint="recover with --policy broker",
-    )
+    return for_policy_broker(f"{counted(gap.end - gap.begin, 'byte')} between records, too few for a record", gap.begin)
 
 
 def _smallest(units: LostUnits, forms: Forms) -> Ints:
