@@ -33,7 +33,6 @@ from ...formats.message import SMALLEST
 from ...formats.rocksdb_consume_queue import BOUNDS, MAX, MIN
 from ..audit.messages import LogObserver, Messages, scan_messages
 from ..broker.dispatch import Dispatched
-from ..broker.dispatch_record import Dispatching
 from ..broker.profiles import Profile
 from ..broker.snapshot import QueueId, Snapshot, unmendable
 from ..broker.system_topics import LITE_PREFIX, LMQ_PREFIX
@@ -173,18 +172,6 @@ class UnitsOfLog(LogObserver):
         )
 
 
-def dispatching_of(layout: Layout, profile: Profile) -> Dispatching:
-    """Return how a broker makes units of records: LMQs included if messages name them."""
-    options = options_of(layout)
-    return profile.dispatch.how(
-        items=False,
-        multi_dispatch=options.multi_dispatch.value or layout.queue_database is not None,
-        delay_levels=options.delay_waits(),
-        lite_only=selective_double_write(layout),
-        begins=queue_begins(layout),
-    )
-
-
 _Tell = Callable[[int], None] | None
 
 
@@ -196,8 +183,15 @@ def units_of_log(layout: Layout, profile: Profile, tell: _Tell = None, *, named:
     deleted = left_away(Snapshot.of(layout), profile, named)
     batches = queue_stores(layout, profile).batches
     found = UnitsOfLog(layout, lambda topic: wanted(topic) and not deleted(topic), batches)
-    how = dispatching_of(layout, profile)._replace(slash_names=True)
-    scan_messages(commit_log_of(layout), [found], how, progress=tell)
+    options = options_of(layout)
+    how = profile.dispatch.how(  # LMQs included if messages name them
+        items=False,
+        multi_dispatch=options.multi_dispatch.value or layout.queue_database is not None,
+        delay_levels=options.delay_waits(),
+        lite_only=selective_double_write(layout),
+        begins=queue_begins(layout),
+    )
+    scan_messages(commit_log_of(layout), [found], how._replace(slash_names=True), progress=tell)
     return found
 
 
