@@ -201,12 +201,11 @@ def log_lengths(store: StoreReader, queue: CompactedQueue, queue_bytes: int, siz
 
 def closed_files(queue: CompactedQueue, lengths: Mapping[int, Edit]) -> dict[int, int]:
     """Return the ends, by start, of log files that the next file follows directly, with corrected lengths."""
-    starts = {file.start for file in queue.log_files}
     ends = {
         file.start: file.start + lengths[file.start].length if file.start in lengths else file.end
         for file in queue.log_files
     }
-    return {start: end for start, end in ends.items() if end in starts}
+    return {start: end for start, end in ends.items() if end in ends}
 
 
 def log_edits(

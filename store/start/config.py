@@ -144,24 +144,20 @@ def entry_text(key: _Key) -> str:
     return "@".join(str(part) for part in key if part is not None)
 
 
-class Signs:
-    """Whether a broker with a configuration has run here.
+def _signs(layout: Layout, queues: Ranges) -> tuple[bool, bool]:
+    """Whether a broker with a configuration has run here: (by files, by what only a broker leaves).
 
-    of_files: `config/` has a table, a .bak or the rest of a write. of_a_broker: there is what only a broker leaves:
-    files beyond those that the store or `put` writes, an empty `config/`, a timer without its timercheck, or messages
-    in topics that only a broker fills, or that came through a broker.
+    By files: `config/` has a table, a .bak or the rest of a write. What only a broker leaves: files beyond those that
+    the store or `put` writes, an empty `config/`, a timer without its timercheck, or messages in topics that only a
+    broker fills, or that came through a broker.
     """
-
-    def __init__(self, layout: Layout, queues: Ranges) -> None:
-        directory = layout.config
-        found = {path.name for path in directory.iterdir()} if directory.is_dir() else None
-        plain = {name.removesuffix(BACKUP).removesuffix(TEMPORARY) for name in found or ()}
-        tables = plain & (set(FILES) - _OF_STORE)
-        self.of_files = bool(tables)
-        topics = {queue.topic for queue in queues}
-        own = any(topic in (CHECKED_TOO_OFTEN, OP_TOPIC) or topic.startswith(DEAD_LETTER_PREFIX) for topic in topics)
-        gone = found is None and (own or layout.timer_wheel.exists() or has_properties_of_brokers(layout))
-        self.of_a_broker = bool(tables - {TOPICS}) or found == set() or gone
+    found = {path.name for path in layout.config.iterdir()} if layout.config.is_dir() else None
+    plain = {name.removesuffix(BACKUP).removesuffix(TEMPORARY) for name in found or ()}
+    tables = plain & (set(FILES) - _OF_STORE)
+    topics = {queue.topic for queue in queues}
+    own = any(topic in (CHECKED_TOO_OFTEN, OP_TOPIC) or topic.startswith(DEAD_LETTER_PREFIX) for topic in topics)
+    gone = found is None and (own or layout.timer_wheel.exists() or has_properties_of_brokers(layout))
+    return bool(tables), bool(tables - {TOPICS}) or found == set() or gone
 
 
 @dataclass(frozen=True)
@@ -481,9 +477,9 @@ def _predicted(layout: Layout, profile: Profile, queues: Ranges, undelivered: Un
         exists = (layout.config / TIMER_CHECK).exists()
         start = LoadAction.LOADS if exists else LoadAction.EMPTY
         files += (ConfigFileStart(TIMER_CHECK, start, "" if exists else "missing", 0, overwritten=False),)
-    signs = Signs(layout, queues)
+    of_files, of_a_broker = _signs(layout, queues)
     cut = _cut_databases(layout, rules)
-    lost = ConfigLoss(loaded, queues, signs.of_a_broker, undelivered, frozenset(name for name, _ in cut))
+    lost = ConfigLoss(loaded, queues, of_a_broker, undelivered, frozenset(name for name, _ in cut))
     lost_topics, unserved = lost.topics()
     return ConfigStart(
         profile.version,
@@ -495,7 +491,7 @@ def _predicted(layout: Layout, profile: Profile, queues: Ranges, undelivered: Un
         tuple(lost.delays()),
         tuple(lost.others()),
         tuple(lost.unknown()),
-        bare=not signs.of_a_broker and not signs.of_files,
+        bare=not of_a_broker and not of_files,
         unsettled=lost.unsettled(),
         databases=in_databases(layout, rules),
         cut_databases=cut,
