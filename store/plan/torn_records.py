@@ -171,17 +171,9 @@ def cut_properties(
         data = queue.read(record.position, record.size)
         more = further.get(record.position, ())
         text, made = mended(data, more, with_crc=with_crc, ended=ended)
-        found.append(
-            CutProperties(
-                record.position,
-                record.topic.decode("utf-8", "replace"),
-                record.queue_id,
-                record.queue_offset,
-                parse(text),
-                MESSAGE.parse(data).properties_length - len(text),
-                made,
-            )
-        )
+        topic, lost_bytes = record.topic.decode("utf-8", "replace"), MESSAGE.parse(data).properties_length - len(text)
+        place = record.position, topic, record.queue_id, record.queue_offset
+        found.append(CutProperties(*place, parse(text), lost_bytes, made))
     return found
 
 
