@@ -153,24 +153,32 @@ class WheelSlots(NamedTuple):
     slots: Structs
 
 
-def timer_wheel(path: str | os.PathLike[str]) -> Iterator[WheelSlots]:
-    """Yield the slots of a wheel, without all-zero ones; holes of a sparse file are not read.
+def _first_outside_hole(descriptor: int, slot: int) -> int:
+    """The first slot from `slot` on that is not in a hole of a sparse file; behind the last slot if there is none."""
+    found = next_data(descriptor, slot * SLOT_BYTES)
+    end = os.fstat(descriptor).st_size if found is None else found
+    return max(slot, end // SLOT_BYTES)
 
-    Slots that cannot be read are left out and noted. Raises Missing, Unreadable; UnreadableRange if nobody takes the
-    notes.
+
+def timer_wheel(path: str | os.PathLike[str], start: int = 0, unused: bool = False) -> Iterator[WheelSlots]:
+    """Yield the slots of a wheel from number `start` on, without all-zero ones.
+
+    unused: yield all-zero slots, too; without it holes of a sparse file are not read. Slots that cannot be read are
+    left out and noted. Raises Missing, Unreadable; UnreadableRange if nobody takes the notes.
     """
     descriptor = open_any(path)
     try:
-        start, end = 0, os.fstat(descriptor).st_size // SLOT_BYTES
-        while (data_at := next_data(descriptor, start * SLOT_BYTES)) is not None:
-            start = max(start, data_at // SLOT_BYTES)
+        end = os.fstat(descriptor).st_size // SLOT_BYTES
+        while True:
+            if not unused:
+                start = _first_outside_hole(descriptor, start)
             count = min(WINDOW_UNITS, end - start)
             if count <= 0:
                 break
             at, size = start * SLOT_BYTES, count * SLOT_BYTES
             for offset, data in parts_of(descriptor, size, at, os.fspath(path), SLOT_BYTES):
-                if not is_zero(data):
-                    yield _slots(data, offset // SLOT_BYTES)
+                if unused or not is_zero(data):
+                    yield _slots(data, offset // SLOT_BYTES, unused)
             start += count
     finally:
         os.close(descriptor)
@@ -214,12 +222,15 @@ def wheel_at_rest(layout: Layout) -> Iterable[WheelSlots]:
     return layout.once(_KeptWheel).parts()
 
 
-def _slots(data: bytes | bytearray, first: int) -> WheelSlots:
-    """The slots in some bytes of a wheel that are not all zeros; first: number of the first slot."""
+def _slots(data: bytes | bytearray, first: int, unused: bool) -> WheelSlots:
+    """The slots in some bytes of a wheel; first: number of the first slot. unused: keep all-zero slots."""
     count = len(data) // SLOT_BYTES
-    keep = written(data, count, SLOT_BYTES)
+    slots = np.frombuffer(data, dtype_of(SLOT), count)
     numbers = first + np.arange(count, dtype=np.int64)
-    return WheelSlots(numbers[keep], np.frombuffer(data, dtype_of(SLOT), count)[keep])
+    if unused:
+        return WheelSlots(numbers, slots)
+    keep = written(data, count, SLOT_BYTES)
+    return WheelSlots(numbers[keep], slots[keep])
 
 
 NO_NUMBER = -1

@@ -97,11 +97,13 @@ def test_short_files(size: int, tmp_path: Path) -> None:
 
 
 def test_a_wheel_of_any_length(tmp_path: Path) -> None:
-    """Whole slots only, and of these the used ones."""
+    """Whole slots only; unused ones on request; from a number on."""
     path = tmp_path / "wheel"
     slot = SLOT.build({"time": 5, "first_pos": 0, "last_pos": 0, "num": 1, "magic": 0})
     path.write_bytes(bytes(3 * SLOT_BYTES) + slot + b"?" * 5)
     assert [part.number.tolist() for part in timer_wheel(path)] == [[3]]
+    assert [part.number.tolist() for part in timer_wheel(path, unused=True)] == [[0, 1, 2, 3]]
+    assert [part.number.tolist() for part in timer_wheel(path, 4)] == []
     assert SLOTS == 2 * 7 * 24 * 3600
     assert UNIT.sizeof() == UNIT_BYTES
 
