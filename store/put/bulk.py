@@ -67,7 +67,7 @@ class StoredColumns(NamedTuple):
     def rows(self) -> list[Stored]:
         """The messages one by one."""
         rows = zip(*(getattr(self, name).tolist() for name in _STORED), strict=True)
-        return [Stored(self.topics[topic], *row, self.store_host) for topic, *row in rows]
+        return [Stored(self.topics[topic], *row, store_host=self.store_host) for topic, *row in rows]
 
 
 _STORED = StoredColumns._fields[1:6]
@@ -404,12 +404,13 @@ def _joined(parts: list[StoredColumns], store_host: Host) -> StoredColumns:
         for part in parts
     ]
     kept = [np.ones(len(part.topic_id), np.bool_) if part.kept is None else part.kept for part in parts]
+    numbers = {name: np.concatenate([empty, *(getattr(part, name) for part in parts)]) for name in _STORED[1:]}
     return StoredColumns(
         list(topics),
         np.concatenate([empty, *ids]),
-        *(np.concatenate([empty, *(getattr(part, name) for part in parts)]) for name in _STORED[1:]),
-        store_host,
-        np.concatenate(kept) if any(part.kept is not None for part in parts) else None,
+        **numbers,
+        store_host=store_host,
+        kept=np.concatenate(kept) if any(part.kept is not None for part in parts) else None,
     )
 
 
