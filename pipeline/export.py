@@ -115,12 +115,9 @@ def _collect(stage: Stage, done: Sequence[Written], how: ExportHow) -> None:
 
 def _range(root: str, one: LogRange, bounds: TimeBounds | None) -> dict[str, Any]:
     begin, end = one.split or (None, None)
-    found = {"store": root, "begin": begin, "end": end, "log_files": None, "left_out": 0}
-    found |= {"steps_back": False, "doubtful": False}
-    if bounds is not None:
-        found |= {"log_files": bounds.files, "left_out": bounds.left_out}
-        found |= {"steps_back": bounds.steps_back, "doubtful": bounds.doubtful}
-    return found
+    files, left_out, steps_back, doubtful = bounds[2:] if bounds is not None else (None, 0, False, False)
+    found = {"store": root, "begin": begin, "end": end, "log_files": files, "left_out": left_out}
+    return found | {"steps_back": steps_back, "doubtful": doubtful}
 
 
 _HINT = "--to takes a new directory; --append adds to an export, --overwrite replaces it"
