@@ -23,7 +23,6 @@ import numpy as np
 from ...formats.consume_queue import UNIT_BYTES
 from ...formats.consumer_offset import OFFSET_TABLES, steps_to_next
 from ...formats.derive import dtype_of
-from ...formats.derive.ragged import Flags
 from ...formats.lmq_consumer_offset import LMQ_OFFSET_TABLE
 from ...formats.tiered_consume_queue import UNIT
 from ...formats.topic_queue_mapping import LOGIC_OFFSET
@@ -376,9 +375,8 @@ class FlatFile(NamedTuple):
     """One tiered file: what the metadata says of it, and the segment files that are there.
 
     source: the metadata file. path: BROKER/TOPIC/QUEUE. segments: metadata rows by position, without deleted ones;
-    none for files on this machine that the metadata does not have.
-    deleted: their base offsets. there: length of each segment file by base offset, None without a directory on this
-    machine.
+    none for files on this machine that the metadata does not have. deleted: their base offsets. there: length of each
+    segment file by base offset, None without a directory on this machine.
     """
 
     source: str
@@ -537,7 +535,9 @@ class _RecordsOfTier:
                 if isinstance(item, Batch) and item.mark <= Mark.AFTER_DAMAGE:
                     size = item.columns.ints("total_size").astype(np.int64)
                     parts.append((item.position.copy(), size))
-                    for position in item.position[~_body_crc_ok(item)].tolist():
+                    ok = item.checked().body_crc_ok
+                    assert ok is not None
+                    for position in item.position[~ok].tolist():
                         yield FileFault(path, f"the body of the record at {position} does not match its CRC")
                 elif isinstance(item, Batch):
                     yield FileFault(path, f"the record at {item.position[0]} belongs to another log")
@@ -547,7 +547,8 @@ class _RecordsOfTier:
             self._position, self._size = (np.concatenate(column) for column in zip(*parts, strict=True))
 
     def compare(self, file: FlatFile) -> Iterator[FileFault]:
-        """Yield each unit of the queue that names no record, unless its message expired. Raise Unreadable."""
+        """Yield each unit that names no record, or one in front of that of the unit before. Raise Unreadable."""
+        last = -1
         with open_segments(file.directory) as files:
             for one in files.files:
                 for begin, data in files.windows(one, 0, one.size, _WINDOW_BYTES, UNIT_BYTES):
@@ -556,19 +557,16 @@ class _RecordsOfTier:
                     rows, known = rows_of(self._position, position)
                     right = known & (units["size"] == self._size[rows]) if len(self._size) else known
                     expired = (position < self._start) & (units["size"] > 0)
-                    for number in np.flatnonzero(~right & ~expired).tolist():
+                    named = np.append(last, np.where(right, position, -1))  # a wrong unit says nothing of the next one
+                    back, last = right & (position <= named[:-1]), int(named[-1])
+                    for number in np.flatnonzero(back | (~right & ~expired)).tolist():
                         offset = (one.start + begin) // UNIT_BYTES + number
                         if offset * UNIT_BYTES >= _end_of(file):
                             break
                         size = counted(int(units["size"][number]), "byte")
                         text = f"the unit at queue offset {offset} names {size} at {position[number]}"
-                        yield FileFault(one.path, f"{text}, but there is no such record")
-
-
-def _body_crc_ok(batch: Batch) -> Flags:
-    ok = batch.checked().body_crc_ok
-    assert ok is not None
-    return ok
+                        why = "the unit before it names a later record" if back[number] else "there is no such record"
+                        yield FileFault(one.path, f"{text}, but {why}")
 
 
 _NO_FAULTS = (ExtentKind.BLANK, ExtentKind.MISSING)

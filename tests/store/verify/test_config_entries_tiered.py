@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -182,3 +183,17 @@ def test_a_quick_run_does_not_read_them(store: Path) -> None:
 def test_clusters_of_segments_are_not_foreign(store: Path) -> None:
     (store / "stray_dir").mkdir()
     assert [Path(entry.path).name for entry in describe(Layout.open(store)).foreign] == ["stray_dir"]
+
+
+def test_segments_of_one_queue_that_were_exchanged(store: Path) -> None:
+    """Each unit names a record, but the log has them in another order."""
+    segments = sorted(tiered.queue_path(store, 0, "CONSUME_QUEUE").iterdir(), key=lambda path: path.name[8:])
+    one, other = next((a, b) for a, b in pairwise(segments) if a.stat().st_size == b.stat().st_size)
+    content = one.read_bytes()
+    one.write_bytes(other.read_bytes())
+    other.write_bytes(content)
+    verdict, found = told(store)
+    assert verdict.status.value == "damaged"
+    assert [finding.path for finding in found if finding.code == "I-159"] == [str(other)]
+    other.write_bytes(one.read_bytes())
+    assert [finding.path for finding in told(store)[1] if finding.code == "I-159"] == [str(other)]
