@@ -11,9 +11,9 @@ from typing import Any
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.findings.next_commands import Given
 from mqstore.store.search.store import StoreReader
-from mqstore.store.trace.answer import DeliveryVerdict, EventKind, GroupVerdict, Trace
+from mqstore.store.trace.answer import By, DeliveryVerdict, EventKind, GroupVerdict, Trace
 from mqstore.store.trace.groups import Subscription
-from mqstore.store.trace.locate import By, TraceTarget
+from mqstore.store.trace.locate import TraceTarget
 from mqstore.store.trace.trace import TraceQuestion, trace
 
 from ...cli.datadriven import run_here

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from mqstore.store.search.store import StoreReader
-from mqstore.store.trace.answer import DeliveryVerdict, Evidence, Judgement
-from mqstore.store.trace.locate import By
+from mqstore.store.trace.answer import By, DeliveryVerdict, Evidence, Judgement
 
 from ...stores import messages, truth, unpack
 from .asked import asked

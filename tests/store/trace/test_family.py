@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mqstore.store.log.message import Mark, Message
-from mqstore.store.trace.answer import DeliveryVerdict, EventKind
+from mqstore.store.trace.answer import By, DeliveryVerdict, EventKind
 from mqstore.store.trace.family import Family, QueuePlace, RecordRole, number_of, places_of, role_of
-from mqstore.store.trace.locate import By
 
 from ...stores import messages, unpack
 from .asked import offsets, one, whole

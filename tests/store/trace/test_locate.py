@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from mqstore.store.search.store import StoreReader
-from mqstore.store.trace.answer import DeliveryVerdict
-from mqstore.store.trace.locate import By, TraceTarget
+from mqstore.store.trace.answer import By, DeliveryVerdict
+from mqstore.store.trace.locate import TraceTarget
 from mqstore.store.trace.trace import TraceQuestion, trace
 
 from ...stores import messages, unpack

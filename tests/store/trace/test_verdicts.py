@@ -16,8 +16,7 @@ from mqstore.store.broker.snapshot import QueueId
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.inspect.pop import PoppedMessage, PopState, pop, pop_records
 from mqstore.store.search.store import StoreReader, silent
-from mqstore.store.trace.answer import DeliveryVerdict, EventKind
-from mqstore.store.trace.locate import By
+from mqstore.store.trace.answer import By, DeliveryVerdict, EventKind
 from mqstore.store.trace.verdicts import AT_ONCE
 
 from ... import tiered

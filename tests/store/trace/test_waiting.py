@@ -17,8 +17,7 @@ from mqstore.store.log.commit_log import Batch, CommitLog
 from mqstore.store.put.message_columns import columns_of as message_columns
 from mqstore.store.put.new_message import NewMessage
 from mqstore.store.search.store import StoreReader
-from mqstore.store.trace.answer import DeliveryVerdict, EventKind, Fate
-from mqstore.store.trace.locate import By
+from mqstore.store.trace.answer import By, DeliveryVerdict, EventKind, Fate
 from mqstore.store.trace.waiting import left_out
 
 from ... import stores
