@@ -219,20 +219,23 @@ def logical_not(value: Value) -> Value:
     return not value if isinstance(value, bool) else value
 
 
-@dataclass(frozen=True)
-class Logical:
-    """`AND`, `OR`: the right side does not matter if the left one is `decisive` or failed."""
-
-    decisive: bool
-
-    def __call__(self, left: Value, right: Value) -> Value:
-        for value in (left, right):
-            if value is self.decisive or value is FAILED:
-                return value
-        return None if left is None or right is None else not self.decisive
+def logical_and(left: Value, right: Value) -> Value:
+    """`AND`: the right side does not matter if the left one is false or failed."""
+    if left is False or left is FAILED:
+        return left
+    if right is False or right is FAILED:
+        return right
+    return None if left is None or right is None else True
 
 
-logical_and, logical_or = Logical(False), Logical(True)
+def logical_or(left: Value, right: Value) -> Value:
+    """`OR`: the right side does not matter if the left one is true or failed."""
+    if left is True or left is FAILED:
+        return left
+    if right is True or right is FAILED:
+        return right
+    return None if left is None or right is None else False
+
 
 #: Fields that are shown as text, or that only describe lengths.
 _NO_NUMBERS = ("magic_code", "topic_length", "properties_length")
