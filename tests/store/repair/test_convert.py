@@ -223,7 +223,7 @@ def test_queues_in_a_rocksdb_go_to_files_first(tmp_path: Path) -> None:
 
 def test_a_store_in_use_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = stores.unpack("5.3.3-dledger", tmp_path)
-    monkeypatch.setattr("mqstore.store.repair.convert.holder", lambda _lock: 4711)
+    monkeypatch.setattr("mqstore.store.session.apply.holder", lambda _lock: 4711)
     with pytest.raises(InUse, match="4711"):
         convert(Layout.open(root), tmp_path / "plain", None, Files())
 
