@@ -67,7 +67,7 @@ class StoredColumns(NamedTuple):
     def rows(self) -> list[Stored]:
         """The messages one by one."""
         rows = zip(*(getattr(self, name).tolist() for name in _STORED), strict=True)
-        return [Stored(self.topics[topic], *row, store_host=self.store_host) for topic, *row in rows]
+        return [Stored._make((self.topics[topic], *row, self.store_host)) for topic, *row in rows]
 
 
 _STORED = StoredColumns._fields[1:6]
