@@ -38,7 +38,18 @@ from ..queues.units import is_pre_fill, is_valid
 from ..settings.options import options_of
 from ..start.config import delay_progress
 from ..start.config_load import config_rules
-from .fill import SMALLEST_FILLER, Fill, PatchedQueue, Piece, encoded, fills, for_policy_broker, padded, rows_in
+from .fill import (
+    SMALLEST_FILLER,
+    Fill,
+    PatchedQueue,
+    Piece,
+    encoded,
+    fills,
+    for_policy_broker,
+    padded,
+    rows_in,
+    unwritten,
+)
 from .gaps import Forms, Gap, GapFinder, TornRecord
 from .log import LogPlan, tail_edits, written
 from .lost_messages import EVERYWHERE, RECORD_BYTES_MAX, LostUnits, lost_units
@@ -202,17 +213,21 @@ def _lost_records(seen: SeenLog) -> _LostRecords:
     return _LostRecords(end, gaps, look(gaps, finder.torn, further=topics), gone, topics, resent)
 
 
-def lost_anyway(seen: SeenLog) -> list[Fill]:
-    """Return the lost records that no plan brings back, for a plan that writes nothing in their places. Raises
-    Unreadable.
+def lost_anyway(seen: SeenLog, forms: Forms, elsewhere: LostUnits) -> tuple[list[Fill], list[Unplaced]]:
+    """Return the lost messages that no plan brings back, for a plan that writes nothing in their places: those with a
+    place in the log, and the others. elsewhere: as in `keep_log`. Raises Unreadable.
     """
     found = _lost_records(seen)
     there = commit_log_of(seen.snapshot.layout, seen.queue).records(found.units.position)
     whole = there.position if there.body_crc_ok is None else there.position[there.body_crc_ok]
-    units = found.units.take(~np.isin(found.units.position, whole))
+    saved = np.isin(found.units.position, whole)
+    known, wanted = (elsewhere, found.units.take(saved)), list(_missing_places(seen.audits, found.topics, {}))
+    units, given = with_own_queues(found.units.take(~saved), wanted, known, found.topics)
     number, rows = rows_in(found.gaps, units.position)
-    of_gaps = ((gap, rows[number == at]) for at, gap in enumerate(found.gaps))
-    return [*(Fill(gap, units.take(mine), [], None) for gap, mine in of_gaps if len(mine)), *found.behind]
+    of_gaps = ((gap, units.take(rows[number == at])) for at, gap in enumerate(found.gaps))
+    lost = [unwritten(gap, mine) for gap, mine in of_gaps if len(mine) or not gap.blank]
+    lost, unplaced = with_unreferenced(lost, wanted, known, given, forms)
+    return [*lost, *found.behind], unplaced
 
 
 def _refuse_lost_dledger(snapshot: Snapshot, gone: Sequence[Fill]) -> None:

@@ -77,6 +77,13 @@ def _fill(gap: Gap, units: LostUnits, smallest: Ints) -> Fill:
     return Fill(gap, units, fillers, blank)
 
 
+def unwritten(gap: Gap, units: LostUnits) -> Fill:
+    """Return the lost records of a gap in which nothing is written, and as fillers the bytes that no unit names."""
+    begins, ends = [*units.position.tolist(), gap.end], [gap.begin, *units.end.tolist()]
+    free = [(end, begin - end) for end, begin in zip(ends, begins, strict=True) if begin > end]
+    return Fill(gap, units, free, None)
+
+
 def _grown(units: LostUnits, more: Ints) -> LostUnits:
     """Return units that each take the bytes behind them, the first one also those before it. more: int64[n + 1]."""
     position, size = units.position.copy(), units.size + more[1:]

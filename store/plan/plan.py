@@ -287,8 +287,14 @@ def _plan(task: _Task, database: QueueDatabase, *, twin: bool) -> Plan:
                 finder = gap_finder(normalized, profile, verify=outcome.switches.demand_crc(profile.record))
             look(commit_log, [builder, *([finder] if finder else []), *observers], verified=verified)
             if finder is not None:
-                gone = lost_anyway(SeenLog(normalized, queue, finder, builder.queues, verified))
-                kept = kept._replace(gone=gone, torn=finder.torn)
+                whole = builder
+                if finder.end > kept.plan.end:  # lost messages are also known by records behind the broker's end
+                    whole = normal.builder(kept.plan._replace(end=finder.end), GroupLoss({}), verified)
+                    look(commit_log, [whole], crc=False, progress=None, verified=verified)
+                elsewhere = wrong_offsets(commit_log, whole.queues, finder.misplaced, [*whole.nameless, *finder.silent])
+                seen = SeenLog(normalized, queue, finder, whole.queues, verified)
+                gone, unplaced = lost_anyway(seen, options.forms, elsewhere)
+                kept = kept._replace(gone=gone, unplaced=unplaced, torn=finder.torn)
     builder.note_lost(tombstoned(normalized, [*kept.fills, *kept.gone]), kept.unplaced, kept.torn)
     beyond = sum(int((fill.lost.position >= outcome.log_end).sum()) for fill in kept.fills)
     plan = Plan(policy, kept.plan.start, kept.plan.end, edits, brought=brought, beyond=beyond)
@@ -337,7 +343,8 @@ def _completed(
     follows = snapshot.layout.dledger is not None or snapshot.layout.follows_master
     grows = snapshot.layout.log_stop is not None  # what is behind the end was stored and indexed since
     counts_behind = index is not None and options.policy is Policy.KEEP and not (follows or grows)
-    closed, gone = (kept.fills, kept.gone) if queues.completed else ((), ())  # otherwise queues name every message
+    unclosed = kept.gone if options.policy is Policy.BROKER else ()
+    closed, gone = ([*kept.fills, *unclosed], kept.gone) if queues.completed else ((), ())  # else queues name them all
     behind = (log.end, builder.last_timestamp) if counts_behind and (gone or not queues.beyond) else None
     checkpoint = _checkpoint(snapshot, index, builder, profile)
     changed = bool(edits) or snapshot.abort  # an unchanged store keeps its checkpoint

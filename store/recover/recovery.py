@@ -207,7 +207,7 @@ class Recovery:
             return {}
         rows = self.named[whose]
         of_index = sum(row["known_from"] == "index" for row in rows)
-        left_off = groups.lost.count - (len(rows) - of_index) + max(0, placeless - of_index)
+        left_off = max(0, groups.lost.count - (len(rows) - of_index)) + max(0, placeless - of_index)
         return {"lost_messages": rows, "lost_messages_left_off": left_off}
 
 

@@ -178,6 +178,21 @@ def test_without_queues_the_index_still_tells(root: Path) -> None:
         assert row["not_before"] <= record["time"] <= row["not_after"]
 
 
+@pytest.mark.parametrize("checkpoint", [True, False])
+def test_without_queues_a_start_that_is_followed_loses_no_fewer(root: Path, checkpoint: bool) -> None:
+    """No unit names the damaged records; those around them do, also where the log ends before the damage."""
+    before = truth(root)
+    damage(root, PAGE, bytes(PAGE_BYTES))
+    shutil.rmtree(root / "consumequeue")
+    if not checkpoint:
+        (root / "checkpoint").unlink()  # the recovery begins with the first file
+    kept, followed = (examined(root, policy).plan for policy in (Policy.KEEP, Policy.BROKER))
+    assert kept is not None and followed is not None and kept.lost_messages > 5
+    behind = [at for at in before if at >= max(followed.log_end, PAGE + PAGE_BYTES)]
+    assert followed.lost_messages == kept.lost_messages + (len(behind) if followed.log_end < kept.log_end else 0)
+    assert bool(behind) != checkpoint
+
+
 def test_a_message_that_only_its_neighbours_tell(root: Path) -> None:
     """Neither unit nor record: the offsets before and behind it in its queue leave room for it."""
     damage(root, PAGE, bytes(PAGE_BYTES))
