@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from mqstore.formats.checkpoint import FIELDS, PAGE_BYTES
+from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.checkpoint import Checkpoint, checkpoint_bytes, read_checkpoint
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.findings.findings import Finding
@@ -32,17 +33,17 @@ def root(original: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(original, tmp_path / "store"))
 
 
-def said(root: Path) -> list[Finding]:
-    with StoreReader(root) as store:
+def said(root: Path, *options: str) -> list[Finding]:
+    with StoreReader(root, BrokerConfig().with_set(options)) as store:
         return verify(store, Scope(groups=frozenset({"checkpoint"}))).findings
 
 
-def with_fields(root: Path, **fields: int) -> list[tuple[str, Severity]]:
+def with_fields(root: Path, *options: str, **fields: int) -> list[tuple[str, Severity]]:
     """What is said of other values."""
     values = read_checkpoint(root / "checkpoint")
     assert values is not None
     (root / "checkpoint").write_bytes(checkpoint_bytes(values._replace(**fields)).ljust(PAGE_BYTES, b"\0"))
-    return [(finding.code, finding.severity) for finding in said(root)]
+    return [(finding.code, finding.severity) for finding in said(root, *options)]
 
 
 def test_a_sound_one_and_a_missing_one(root: Path) -> None:
@@ -116,6 +117,10 @@ def test_where_a_start_after_a_crash_begins(root: Path) -> None:
 def test_a_store_whose_queues_are_in_a_database_has_another_start(tmp_path: Path) -> None:
     with StoreReader(unpack("5.3.3-rocksdb", tmp_path)) as store:
         assert start_of_recovery(VerifyContext(store, Scope())) is None
+    root = unpack("5.5.1-combine-same", tmp_path)
+    told = {code for code, _ in with_fields(root, logics_physical_offset=1)}
+    alone = {code for code, _ in with_fields(root, "storeType=defaultRocksDB", logics_physical_offset=1)}
+    assert "I-117" in told and "I-117" not in alone, "the row in the database decides"
 
 
 def test_messages_of_a_topic_that_was_deleted_are_not_missed(root: Path) -> None:
