@@ -329,15 +329,24 @@ def kind_of_queues(context: VerifyContext) -> None:
     topics = [e.name for e in list_entries(layout.consume_queue) if _has_queues(e)]
     if store_type and not config.get_bool("rocksdbCQDoubleWriteEnable"):
         if store_type not in _FILE_STORES and topics:
-            text = f"{counted(len(topics), 'topic')}, but storeType is {store_type}"
-            # beside the RocksDB that the broker reads they do no harm
-            severity = None if layout.queue_database is None else Severity.WARNING
-            context.findings.add("I-010", layout.consume_queue, text, severity=severity)
+            _report_unread_topics(context, topics, f"but storeType is {store_type}")
         if store_type in _FILE_STORES and not topics:
             for path in (layout.consume_queue, layout.root / ROCKSDB_CONSUME_QUEUE):
                 if (path / ROCKSDB_CURRENT).is_file():
                     context.findings.add("I-010", path, f"a RocksDB, but storeType is {store_type}")
     _place_of_database(context)
+
+
+def _report_unread_topics(context: VerifyContext, topics: list[str], but: str) -> None:
+    """Report queues in files that the broker does not read. Beside the RocksDB that it reads they do no harm."""
+    layout = context.store.layout
+    if layout.queue_database is None:
+        context.findings.add("I-010", layout.consume_queue, f"{counted(len(topics), 'topic')}, {but}")
+        return
+    level, mend = Severity.WARNING, "mv {path} {aside}"
+    for name in topics:
+        text = f"queues in files, {but}: the broker does not read them"
+        context.findings.add("I-010", layout.consume_queue / name, text, severity=level, repair=mend)
 
 
 def _place_of_database(context: VerifyContext) -> None:

@@ -127,8 +127,14 @@ def test_a_unit_that_the_two_kinds_tell_differently(tmp_path: Path) -> None:
     data = bytearray(file.read_bytes())
     data[0:20], data[20:40] = data[20:40], data[0:20]
     file.write_bytes(data)
-    with Store(root, BrokerConfig(config(SAME, root))) as store:
+    options = BrokerConfig(config(SAME, root))
+    with Store(root, options) as store:
         assert "I-084" in {finding.code for finding in verify(store).findings}
+    alone = options.with_set(["storeType=defaultRocksDB", "rocksdbCQDoubleWriteEnable=false"])
+    with Store(root, alone) as store:  # nobody reads those in files
+        found = {finding.code: finding for finding in verify(store).findings}
+    assert "I-084" not in found and found["I-010"].severity is Severity.WARNING
+    assert found["I-010"].repair == "mv {path} {aside}"
 
 
 def test_a_place_in_consumequeue_ext_is_no_difference(tmp_path: Path) -> None:
