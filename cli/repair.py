@@ -112,10 +112,11 @@ def repair(
     broker.conf before the broker starts. If such a move is interrupted, run the same command again.
 
     --convert plain makes a plain store of a DLedger store, in another directory. Every message keeps its queue
-    offset. Positions change, because the DLedger entries around the records are dropped; so do message ids, which
-    contain positions. rocksdbstore is not copied: transactions that are open there are unknown to the new broker,
-    and timed messages that only it records as delivered are delivered again; both are counted. Exit code: 0
-    everything was converted; 1 something was damaged or is left out, or such transactions are open.
+    offset; where two have the same one, the later one and those behind it get the next free ones. Positions change,
+    because the DLedger entries around the records are dropped; so do message ids, which contain positions.
+    rocksdbstore is not copied: transactions that are open there are unknown to the new broker, and timed messages
+    that only it records as delivered are delivered again; both are counted. Exit code: 0 everything was converted;
+    1 something was damaged or is left out, or such transactions are open.
 
     Exit code, without --apply: 0 nothing to do, or in use and in order; 1 the store is damaged, or the plan loses
     messages; 3 not shut down cleanly, or there is something to do. With --apply: 0 the store is in order now; 1

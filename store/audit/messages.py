@@ -437,6 +437,21 @@ class _PendingMessages:
             yield found
 
 
+def _named_behind(queue: StartedQueue, messages: Messages, wrong: Flags) -> Flags:
+    """Return which messages have their unit behind their queue offset, as the later of two records with the same one:
+    bool[n]. A unit in front is not enough: groups may be past it. wrong: messages to look for.
+    """
+    found = np.zeros(len(wrong), np.bool_)
+    rows = np.flatnonzero(wrong)
+    if len(rows):
+        from ..queues.start_rocksdb import queue_offsets
+
+        rest = messages.take(rows)
+        at = queue_offsets(queue, rest.position, int(rest.offset.min()))
+        found[rows] = (at > rest.offset) & points_at(queue.lookup(at), rest)
+    return found
+
+
 class CompactionLogs(Protocol):
     """Compaction logs, from which alone some topics are served."""
 
@@ -553,6 +568,7 @@ class Readability(LogObserver):
         kinds = compare(queue.lookup(messages.offset), messages)
         right = kinds <= DifferenceKind.ADDRESS
         hidden = right & (messages.offset < queue.min_offset)
+        right |= _named_behind(queue, messages, ~right)
         readable = right & ~hidden
         if self.compacted is not None and self._is_compacted(messages.queue):
             unserved = readable & self.compacted.unserved(messages)

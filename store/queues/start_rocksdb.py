@@ -6,7 +6,7 @@ bounds (family `offset`); it never compares the units themselves with the log.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
@@ -16,7 +16,7 @@ import numpy as np
 from construct import ConstructError
 
 from ...formats import rocksdb_consume_queue as formats
-from ...formats.derive.ragged import Flags, Ints
+from ...formats.derive.ragged import Flags, Ints, Structs
 from ...formats.fixed import numbers_of
 from ...formats.hashing import utf8
 from ...formats.rocksdb_consume_queue import BOUNDS, MAX, MIN, UNIT_BYTES, UNITS
@@ -26,13 +26,14 @@ from ..disk.temporary import Spill
 from ..errors import Unreadable
 from .rocksdb import QueueBound, RocksDb, RocksdbConsumeQueue
 from .start import QueueState
-from .units import LARGEST_OFFSET, UNIT_DTYPE, Units, gather, joined
+from .units import LARGEST_OFFSET, UNIT_DTYPE, Units, gather, is_valid, joined
 
 _UNIT = numbers_of(formats.UNIT)
 _BOUND = numbers_of(formats.BOUND)
 _CHECKPOINT = numbers_of(formats.CHECKPOINT)
 _SHORTEST_KEY = len(formats.bound_key(b"", 0, MAX))
 _NONE = -1
+_AT_ONCE = 1 << 14
 _MANY_UNITS = 1 << 12
 """So many units of a queue are joined at once."""
 _BATCHES_MAX = 32
@@ -506,3 +507,29 @@ class DatabaseQueue:
 
 StartedQueue = QueueState | DatabaseQueue
 """A queue after a start, in files or in a RocksDB."""
+
+
+def queue_offsets(queue: StartedQueue, places: Ints, begin: int | None = None) -> Ints:
+    """Return queue offsets of the units that name these positions; -1 without one. begin: where to look from, as far as
+    units rise; None: in all units.
+    """
+    found = np.full(len(places), -1, np.int64)
+    order = np.argsort(places, kind="stable")
+    ordered = places[order]
+    for first, units in queue_windows(queue, queue.min_offset if begin is None else max(begin, queue.min_offset)):
+        used = np.flatnonzero(is_valid(units))
+        position = units["physical_offset"][used].astype(np.int64)
+        low = np.searchsorted(ordered, position, side="left")
+        count = np.searchsorted(ordered, position, side="right") - low
+        inside = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+        found[order[np.repeat(low, count) + inside]] = np.repeat(first + used, count)
+        if begin is not None and len(position) and position.min() > ordered[-1]:
+            break
+    return found
+
+
+def queue_windows(queue: StartedQueue, begin: int) -> Iterator[tuple[int, Structs]]:
+    """Yield (queue offset, units) from `begin` on, in windows."""
+    for first in range(begin, queue.max_offset, _AT_ONCE):
+        count = min(_AT_ONCE, queue.max_offset - first)
+        yield first, queue.lookup(np.arange(first, first + count, dtype=np.int64))

@@ -13,7 +13,6 @@ whose message is read again fires twice.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pkgutil import get_data
@@ -23,7 +22,7 @@ import numpy as np
 
 from ...formats.consume_queue import PRE_FILL
 from ...formats.derive import dtype_of
-from ...formats.derive.ragged import Flags, Ints, Structs
+from ...formats.derive.ragged import Flags, Ints
 from ...formats.hashing import java_integer
 from ...formats.message_properties import TIMER_DEL_UNIQKEY, TIMER_OUT_MS, parse
 from ...formats.timer_log import UNIT, UNIT_BYTES
@@ -35,7 +34,7 @@ from ..disk.file_queue import MappedFile, MappedFileQueue
 from ..inspect.timer_records import DeliveredTimers
 from ..inspect.timers import WAITING, TimerMessageState, delivered_again, in_database, timers
 from ..queues.references import commit_log_of
-from ..queues.start_rocksdb import StartedQueue
+from ..queues.start_rocksdb import StartedQueue, queue_offsets, queue_windows
 from ..queues.units import FileUnits, is_pre_fill, is_valid
 from ..search.store import silent
 from ..start.log import LAST_LOOKED_AT
@@ -167,7 +166,6 @@ class _BugFinder:
 
 
 _UNIT = dtype_of(UNIT)
-_AT_ONCE = 1 << 14
 _TOO_LATE = "the broker was down for longer than the wheel reaches back"
 _READ_AGAIN_MAX = 10_000
 """Most messages of the timer topic, read after the start, whose time is looked at."""
@@ -259,7 +257,7 @@ def timer_loss(outcome: Outcome, now_ms: int, delivered: DeliveredTimers) -> Tim
     used = state.wheel[state.used(read_ms)]
     heads = entries.rows(used["last_pos"].astype(np.int64))
     reached = follow(entries.before, heads[heads >= 0])[0] != NOWHERE
-    offset = _queue_offsets(queue, entries.offset_py)
+    offset = queue_offsets(queue, entries.offset_py)
     own = _waiting(outcome, entries, since_ms)
     again = (offset >= state.queue_offset) & ((entries.tick_ms >= read_ms) | (entries.tick_ms <= now_ms))
     loops = int((used["last_pos"] >= state.log_end).sum())
@@ -350,7 +348,7 @@ def _without_timer(outcome: Outcome, queue: StartedQueue, now_ms: int, delivered
     entries = _log_entries(outcome, state)
     since_ms = _read_ms(entries, state, now_ms, delivered)[1]
     count = int(_waiting(outcome, entries, since_ms).sum())
-    offset = _queue_offsets(queue, entries.offset_py)
+    offset = queue_offsets(queue, entries.offset_py)
     state.queue_offset = queue.max_offset
     count += _without_entry(outcome, state, queue, entries, offset, since_ms, delivered)
     return TimerLoss(count, count, why_never="this version has no timer")
@@ -394,7 +392,7 @@ def _without_entry(
     first = max(queue.min_offset, state.queue_offset - _READ_AGAIN_MAX)
     first = max(first, int(known.min())) if len(known) else first
     log, found = commit_log_of(outcome.snapshot.layout), list[int]()
-    for begin, units in _queue_windows(queue, first):
+    for begin, units in queue_windows(queue, first):
         rows = np.flatnonzero(is_valid(units))
         rows = rows[begin + rows < state.queue_offset]
         places = units["physical_offset"][rows].astype(np.int64)
@@ -433,41 +431,19 @@ def _is_newest(entries: TimerEntries) -> Flags:
     return newest
 
 
-def _queue_offsets(queue: StartedQueue, places: Ints) -> Ints:
-    """Return queue offsets of the units that name these positions; -1 without one."""
-    found = np.full(len(places), -1, np.int64)
-    order = np.argsort(places, kind="stable")
-    ordered = places[order]
-    for first, units in _queue_windows(queue, queue.min_offset):
-        used = np.flatnonzero(is_valid(units))
-        position = units["physical_offset"][used].astype(np.int64)
-        low = np.searchsorted(ordered, position, side="left")
-        count = np.searchsorted(ordered, position, side="right") - low
-        inside = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
-        found[order[np.repeat(low, count) + inside]] = np.repeat(first + used, count)
-    return found
-
-
 def _unread_at(queue: StartedQueue, offset: int) -> int:
     """Return the position of the message at a queue offset, a place behind all others for the end of the queue."""
-    for _, units in _queue_windows(queue, max(offset, queue.min_offset)):
+    for _, units in queue_windows(queue, max(offset, queue.min_offset)):
         if len(places := units["physical_offset"][is_valid(units)]):
             return int(places[0])
     return np.iinfo(np.int64).max
-
-
-def _queue_windows(queue: StartedQueue, begin: int) -> Iterator[tuple[int, Structs]]:
-    """Yield (queue offset, units) from `begin` on, in windows."""
-    for first in range(begin, queue.max_offset, _AT_ONCE):
-        count = min(_AT_ONCE, queue.max_offset - first)
-        yield first, queue.lookup(np.arange(first, first + count, dtype=np.int64))
 
 
 def _stuck_at(outcome: Outcome, state: TimerState, queue: StartedQueue) -> int | None:
     """Return the first message to be read whose time is not a number."""
     log = commit_log_of(outcome.snapshot.layout)
     end = min(queue.max_offset, state.queue_offset + _READ_AGAIN_MAX)
-    for first, units in _queue_windows(queue, max(queue.min_offset, state.queue_offset)):
+    for first, units in queue_windows(queue, max(queue.min_offset, state.queue_offset)):
         rows = np.flatnonzero(is_valid(units))[: max(0, end - first)]
         records = log.records(units["physical_offset"][rows].astype(np.int64))
         texts = records.columns.ragged("properties").tolist()

@@ -363,7 +363,9 @@ def places_of(message: Message) -> list[QueuePlace]:
 
 
 def named(store: StoreReader, message: Message, place: QueuePlace) -> FoundUnit:
-    """Return the unit for a message at a place of a queue. Raises Unreadable."""
+    """Return the unit for a message at a place of a queue, or what names the message in that queue. Raises
+    Unreadable.
+    """
     topic, queue_id, offset = place
     if queue_id is None or offset is None:
         return FoundUnit(place, Naming.NO_QUEUE)
@@ -394,6 +396,11 @@ def _unit(store: StoreReader, queue: ConsumeQueue, message: Message, found: Foun
     offset = found.place.queue_offset or 0
     found = found._replace(min_offset=ends.min_offset, max_offset=ends.max_offset)
     unit = queue.unit(offset)
+    if unit is None or offset >= ends.max_offset or unit.physical_offset != message.position:
+        elsewhere = _naming(queue, message.position, ends.max_offset)  # of a queue that a start shifted
+        if elsewhere is not None:
+            unit, offset = elsewhere, elsewhere.queue_offset
+            found = found._replace(place=found.place._replace(queue_offset=offset))
     if offset >= ends.max_offset:
         return found._replace(state=Naming.NOT_YET)
     if unit is None or not unit.valid or unit.pre_fill:
@@ -471,9 +478,14 @@ def naming(store: StoreReader, position: int, topic: str | None = None) -> Itera
     queues = store.queues if topic is None else store.queues.of_topic(topic)
     for directory in queues:
         with store.queues.open(directory.topic, directory.queue_id) as queue:
-            ends = queue.summary()
-            at = queue.at_or_behind(position, queue.first_offset, ends.max_offset)
-            unit = queue.unit(at) if at < ends.max_offset else None
-            if unit is not None and unit.valid and unit.physical_offset == position:
+            unit = _naming(queue, position, queue.summary().max_offset)
+            if unit is not None:
                 path = f"{store.layout.consume_queue.name}/{directory.topic}/{directory.queue_id}"
-                yield QueuePlace(directory.topic, directory.queue_id, at), path
+                yield QueuePlace(directory.topic, directory.queue_id, unit.queue_offset), path
+
+
+def _naming(queue: ConsumeQueue, position: int, end: int) -> Unit | None:
+    """Return the unit before queue offset `end` that names a place of the log, found by bisection; None without one."""
+    at = queue.at_or_behind(position, queue.first_offset, end)
+    unit = queue.unit(at) if at < end else None
+    return unit if unit is not None and unit.valid and unit.physical_offset == position else None

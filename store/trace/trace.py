@@ -165,7 +165,7 @@ class _Tracer:
             of_group.setdefault(popped.group, []).append(popped)
         known = Known(
             family,
-            family.place,
+            units[0].place if units else family.place,
             self._groups,
             units[0] if units else None,
             why,

@@ -216,6 +216,7 @@ def _wrong_tags(code: int, position: int, asked: int) -> str:
 
 def _look_elsewhere(context: VerifyContext, check: QueueCheck, messages: Messages) -> None:
     """Find units of messages at other queue offsets; note messages without any unit as missing."""
+    check.again |= bool(check.right.has(messages.offset).any())
     found = _report_shifted(context, check, messages, check.shift)
     messages = messages.take(~found)
     samples = np.linspace(0, max(0, len(messages.offset) - 1), _SAMPLES).astype(np.int64)
@@ -277,7 +278,13 @@ def _report_shifted(context: VerifyContext, check: QueueCheck, messages: Message
     reach = int((there.position + there.size).max())
     context.log.dispatched = max(context.log.dispatched, reach)
     text = f"shifted by {distance}"
-    check.reader.report(context.findings, "I-064", offsets, lambda row: f" is for message {wanted[row]}: {text}")
+    check.reader.report(
+        context.findings,
+        "I-064",
+        offsets,
+        lambda row: f" is for message {wanted[row]}: {text}",
+        **check.of_shift(distance),
+    )
     return found
 
 

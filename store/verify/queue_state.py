@@ -36,6 +36,7 @@ from ..disk.lock import stream_of
 from ..disk.sizes import consume_queue_size
 from ..errors import Missing as MissingFile
 from ..errors import NoSpace, NotFound
+from ..findings.catalogue import Severity
 from ..findings.findings import Findings
 from ..plan.observer import deleted_topics
 from ..queues.batches import BatchConsumeQueue
@@ -232,7 +233,7 @@ class QueueCheck:
 
     right: queue offsets whose unit is that of the message. elsewhere: those whose unit is that of another message of
     the queue. row: the first of `right`, as far as each continues the one before. shift: how far units lay from their
-    place last time. waits: delays in the queue of a delay level.
+    place last time. again: two messages have the same queue offset. waits: delays in the queue of a delay level.
     """
 
     reader: QueueReader
@@ -242,6 +243,7 @@ class QueueCheck:
     elsewhere: Ranges = field(default_factory=Ranges)
     row: QueueRange | None = None
     shift: int = 0
+    again: bool = False
     waits: Waits = field(default_factory=Waits)
     #: Queue offset behind the last unit that counts, set when all units have been checked.
     live_end: int = 0
@@ -252,6 +254,16 @@ class QueueCheck:
     def queue(self) -> QueueId:
         """The queue."""
         return self.reader.queue
+
+    def of_shift(self, distance: int) -> dict[str, Any]:
+        """Return options for findings about units that lie `distance` behind their places.
+
+        Behind its place, a message reaches the groups that wait for it. No repair renumbers a queue with two messages
+        of one queue offset.
+        """
+        if distance <= 0:
+            return {}
+        return {"severity": Severity.WARNING, **({"repair": ""} if self.again else {})}
 
     @property
     def missing(self) -> Iterator[MissingUnits]:

@@ -547,12 +547,12 @@ def _check_max_offset(context: VerifyContext, queues: QueueStates, check: QueueC
     path, offset = check.reader.place(max(end - 1, 0))
     if end > wanted:
         text = f"it ends at {end}, but its last message in the log is {wanted - 1}"
-        context.queue_finding("I-075", check.queue, path, text, offset=offset)
+        more = check.of_shift(check.shift) if end - wanted == check.shift else {}
+        context.queue_finding("I-075", check.queue, path, text, offset=offset, **more)
     elif end < wanted:
         text = f"it ends at {end}, but the log has messages up to {wanted - 1}"
         behind = [m for m in check.missing if m.first + m.count > end]
-        dispatched = queues.dispatched_to(check.queue)
-        more: dict[str, Any] = {}
+        dispatched, more = queues.dispatched_to(check.queue), {}
         if behind and all(is_late(context, m, dispatched) for m in behind):
             more = {"severity": Severity.INFO, "unclean": not context.live}
             text += ": not dispatched yet"

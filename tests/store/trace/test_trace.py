@@ -27,6 +27,22 @@ def test_no_unit_leads_to_it(root: Path, damage: Callable[[Path], None]) -> None
     assert EventKind.NOT_NAMED in {event.event for event in found.events}
 
 
+@pytest.mark.parametrize(("offset", "wanted"), [(1, DeliveryVerdict.WAITING), (2, DeliveryVerdict.PASSED)])
+def test_the_unit_is_not_at_its_queue_offset(offset: int, wanted: DeliveryVerdict, root: Path) -> None:
+    """The record says 0, as an earlier one does. Groups count by units."""
+    offsets(root, g={"orders": {0: offset}})
+    position = k1(root).position
+    assert position is not None
+    written(root / "commitlog" / f"{0:020}", position + 20, bytes(8))
+    found = k1(root, start=True)
+    assert found.queue_offset == 0 and found.for_all is None
+    assert verdict(found, "g") is wanted
+    assert [event.text for event in found.events if event.event is EventKind.NAMED] == [
+        "unit 1 of orders/0 names the record"
+    ]
+    assert found.next_start is not None and found.next_start.fate is Fate.KEPT
+
+
 @pytest.mark.parametrize("offset", [1, 3])
 @pytest.mark.parametrize("size", [60, 1000])
 def test_a_unit_with_another_size(offset: int, size: int, root: Path) -> None:

@@ -47,6 +47,23 @@ def test_a_quick_run_tells_that_all_queues_are_gone(tmp_path: Path) -> None:
     assert found.count > 1
 
 
+def test_two_messages_of_one_queue_offset_are_both_read(tmp_path: Path) -> None:
+    """The unit of the later one is behind its queue offset: consumers get it there, and no repair moves it."""
+    root = unpack("5.3.3-clean", tmp_path)
+    with StoreReader(root) as store, store.queues.open("logs", 0) as queue:
+        last = queue.unit(queue.summary().max_offset - 1)
+        assert last is not None
+        file = store.log_files.file_at(last.physical_offset)
+        assert file is not None
+    with Path(file.path).open("r+b") as log:
+        log.seek(last.physical_offset - file.start + 20)
+        log.write((last.queue_offset - 1).to_bytes(8, "big"))
+    verdict = verify(root, Scope(), now_ms=NOW_MS)
+    found = {one.code: (one.severity, cure_of(one)) for one in verdict.findings if one.severity >= Severity.WARNING}
+    assert found.pop("I-031")
+    assert found == {"I-064": (Severity.WARNING, ""), "I-075": (Severity.WARNING, "")}, verdict.findings
+
+
 @pytest.mark.parametrize(
     ("left", "told", "cure"),
     [
