@@ -51,6 +51,9 @@ class Target(NamedTuple):
             self.common.warn(
                 f"{topic} has {counted(count, 'queue')} in topics.json: a broker does not serve queue {queue_id}"
             )
+        if writer.lmq_switched_off:
+            sets = " ".join(f"--set {option}=true" for option in writer.lmq_switched_off)
+            self.common.warn(f"the message is in none of the LMQs that it names; it would be with {sets}")
 
 
 @contextmanager

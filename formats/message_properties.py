@@ -35,6 +35,7 @@ NUMBER_BITS: Final = {DELAY: 32, INNER_NUM: 16, INNER_BASE: 64, REAL_QID: 32}
 """Properties that a broker reads as numbers, and their bits: its check of a record all but the last."""
 INNER_MULTI_DISPATCH: Final = "INNER_MULTI_DISPATCH"
 INNER_MULTI_QUEUE_OFFSET: Final = "INNER_MULTI_QUEUE_OFFSET"
+LITE_TOPIC: Final = "__LITE_TOPIC"
 TIMER_DELIVER_MS: Final = "TIMER_DELIVER_MS"
 TIMER_DELAY_SEC: Final = "TIMER_DELAY_SEC"
 TIMER_DELAY_MS: Final = "TIMER_DELAY_MS"

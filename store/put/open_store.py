@@ -20,7 +20,7 @@ from ...formats.delay_offset import FILE as DELAY_OFFSETS
 from ...formats.hashing import java_string
 from ...formats.topics import FILE as TOPICS
 from ..broker.profiles import WriterProfile, writer_profile
-from ..broker.system_topics import SCHEDULE_TOPIC, TIMER_TOPIC
+from ..broker.system_topics import LMQ_PREFIX, SCHEDULE_TOPIC, TIMER_TOPIC
 from ..broker.topics import CLEANUP_POLICY, COMPACTED, Topics, dumps, now_ms, replace_file
 from ..disk.broker_conf import BrokerConfig
 from ..disk.byte_reader import Closing
@@ -93,6 +93,8 @@ class OpenStore(Closing):
         self.names_lmq_queues = lmq is not None and all(map(config.get_bool, lmq.options))
         self.lmq_units = config.get_bool("enableMultiDispatch", not self.names_lmq_queues)
         self.lmq_units |= database is not None
+        #: options that keep messages of producers out of the LMQs that they name
+        self.lmq_switched_off: tuple[str, ...] = ()
         self.numbers_anew = options.numbers_anew and self.lmq_units and not self.names_lmq_queues
         #: next offsets of LMQs that differ from those of their units
         self.lmq_offsets: dict[tuple[str, int], int] = {}
@@ -199,6 +201,19 @@ class OpenStore(Closing):
             )
         self.check_topic(queue[0])
         (self.batch_queues if self.kinds.is_batch(queue[0]) else self.queues).check(queue)
+
+    def take_light_queues(self) -> None:
+        """Put messages into the LMQs that they name as the broker does: by its options, else if the store has LMQs.
+
+        Not for copies, which bring what another broker did.
+        """
+        rules, config = self.profile.lmq_queues, self.layout.broker_config
+        if rules is not None:
+            shown = any(topic.startswith(LMQ_PREFIX) for topic, _ in self.queues.next_offsets)
+            self.names_lmq_queues = all(config.get_bool(option, shown) for option in rules.options)
+            self.lmq_units = config.get_bool("enableMultiDispatch", shown) or self.database is not None
+            needed = {*rules.options, *(() if self.lmq_units else ("enableMultiDispatch",))}
+            self.lmq_switched_off = tuple(sorted(o for o in needed if not config.get_bool(o, shown)))
 
     def check_topic(self, topic: str) -> None:
         """Raise InvalidInput for a topic missing in the RocksDB of topics, where put adds none."""

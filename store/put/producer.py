@@ -24,7 +24,7 @@ from ...formats.message_properties import RETRY_PREFIX
 from ...formats.op_record import offset_text, offsets_in
 from ...formats.sys_flag import TRANSACTION_MASK, SysFlag
 from ..broker.profiles import RecordRules, WriterProfile
-from ..broker.system_topics import DEAD_LETTER_PREFIX, HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
+from ..broker.system_topics import DEAD_LETTER_PREFIX, HALF_TOPIC, LITE_PREFIX, OP_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from ..counted import counted
 from ..errors import InvalidInput, LimitExceeded, NotFound, Refused
 from ..settings.options import options_of
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
 
 _MAX_DELAY_SECONDS = 3 * 86_400
+_FIRST_WITH_LITE = "5.5"
 
 
 def delayed(message: NewMessage, level: int, levels: int, profile: WriterProfile) -> NewMessage:
@@ -293,6 +294,18 @@ class ProducerOptions(NamedTuple):
     half: bool = False
 
 
+def _for_light_queues(message: NewMessage, writer: StoreWriter) -> NewMessage:
+    """The message with the LMQ that the broker names for a LITE one; the writer numbers messages in LMQs as it does."""
+    found = names.parse(message.properties)
+    lite = found.get(names.LITE_TOPIC)
+    if lite and writer.profile.version >= _FIRST_WITH_LITE:
+        found[names.INNER_MULTI_DISPATCH] = f"{LITE_PREFIX}{java_string(message.topic)}${lite}"
+        message = _with_properties(message, found, writer.profile.final_separator)
+    if found.get(names.INNER_MULTI_DISPATCH):
+        writer.take_light_queues()
+    return message
+
+
 def as_stored(message: NewMessage, options: ProducerOptions, writer: StoreWriter) -> NewMessage:
     """The message that the broker of `writer` stores for a producer's message.
 
@@ -302,6 +315,7 @@ def as_stored(message: NewMessage, options: ProducerOptions, writer: StoreWriter
     check_producer(message, writer)
     if options.compress:
         message = compressed(message, options.compress, writer.profile, options.over_bytes)
+    message = _for_light_queues(message, writer)
     found = names.parse(message.properties)
     now_ms = writer.clock()
     level = options.delay_level

@@ -39,6 +39,14 @@ def test_a_topic_with_too_few_queues_is_told(tmp_path: Path) -> None:
     assert "other" not in (tmp_path / "config" / "topics.json").read_text()
 
 
+def test_a_message_that_is_not_put_into_its_light_queues_is_told(tmp_path: Path) -> None:
+    words = ["put", str(tmp_path), "T", "x", "--as-broker", "5.5", "--property", "__LITE_TOPIC=a"]
+    options = ["--set", "enableLmq=true", "--set", "enableMultiDispatch=true"]
+    assert run_here(words).stderr.endswith(f"it would be with {' '.join(options)}\n")
+    assert run_here([*words, *options]).stderr == ""
+    assert mqstore("get", tmp_path, "--topic", "%LMQ%$T$a", "--queue", "0", "--offset", "0")[0]["body"] == "x"
+
+
 def test_what_fails_behind_the_answer_is_told_with_what_to_do(tmp_path: Path) -> None:
     """The message is in the log, and stays; no queue can name it yet."""
     mqstore("put", tmp_path, "T", "x")

@@ -13,7 +13,7 @@ from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import InvalidInput, LimitExceeded
 from mqstore.store.log.batch import Batch, messages
 from mqstore.store.put.new_message import NewMessage
-from mqstore.store.put.producer import check_producer
+from mqstore.store.put.producer import ProducerOptions, as_stored, check_producer
 from mqstore.store.put.writer import StoreWriter
 from mqstore.store.search.store import StoreReader
 
@@ -148,3 +148,25 @@ def test_property_crc_is_of_later_brokers(tmp_path: Path) -> None:
         record = (root / "commitlog" / f"{0:020d}").read_bytes()[:size]
         assert names.crc_ok(record) is (True if version > "5.1" else None), version
         assert b"INNER_MULTI_QUEUE_OFFSET\x010" in record
+
+
+@pytest.mark.parametrize("version", ["5.4", "5.5"])
+def test_a_lite_message_goes_to_its_light_queue(version: str, tmp_path: Path) -> None:
+    """Since 5.5 brokers name the LMQ; where nothing is configured, a store that has LMQs shows that they are used."""
+    lite = NewMessage(b"chat", b"x", properties=names.format_properties({"__LITE_TOPIC": "room"}))
+    queue = "%LMQ%$chat$room"
+
+    def put(message: NewMessage, config: BrokerConfig) -> tuple[str, ...]:
+        with writer(tmp_path, version, config=config) as store:
+            store.append(as_stored(message, ProducerOptions(), store))
+            return store.lmq_switched_off
+
+    switched_off = ("enableLmq", "enableMultiDispatch")
+    assert put(lite, TINY) == (switched_off if version == "5.5" else ())
+    assert put(naming("%LMQ%a"), TINY) == switched_off
+    assert put(naming("%LMQ%a"), ON) == put(lite, ON) == put(lite, TINY) == put(naming("%LMQ%a"), TINY) == ()
+    assert put(naming("%LMQ%a"), BrokerConfig({**TINY, "enableLmq": "false"})) == ("enableLmq",)
+    assert offsets(tmp_path) == [None, None, "0", *(["0", "1"] if version == "5.5" else [None] * 2), "1", None]
+    assert units(tmp_path, "%LMQ%a") == 2
+    if version == "5.5":
+        assert units(tmp_path, queue) == 2
