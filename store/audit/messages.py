@@ -273,8 +273,14 @@ def scan_messages(
     """
     pending = _PendingMessages()
 
+    # a queue whose units were made for a proof may begin behind the run: then not all is in order
+    begins = how.begins if verified is not None and verified.end < verified.reach else None
+
     def can_skip(run: VerifiedRun) -> bool:
         _hand_out(pending, observers, how)
+        firsts = ((*queue, each.first_position) for queue, each in run.queues.items() if run.units)
+        if begins is not None and any(begins(*first) > first[-1] for first in firsts):
+            return False
         return _hand_out_run(run, observers)
 
     if items is None and verified is not None:

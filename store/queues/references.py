@@ -370,10 +370,17 @@ class _LogBegins:
         first = min(firsts.values(), default=-1)
         if not 0 <= older < first or oldest >= first or any(QueueId(topic, n) not in self._in_front for n in firsts):
             return {}
+        if not self._firsts and not self._others_go_on(topic, older, first):
+            return {}
         lasts, front = self._lasts[topic], self._in_front  # a queue that ended before the others began was deleted
         used = {n for n, last in lasts.items() if last > first or front.get(QueueId(topic, n), 1)}
         begins = {n: begin for n, begin in self._zeros[topic].items() if begin > older and n in used} | firsts
         return {} if any(lasts[n] > first for n in lasts.keys() - begins) else begins  # {}: a queue has just continued
+
+    def _others_go_on(self, topic: str, low: int, high: int) -> bool:
+        """Whether a queue of another topic is older than a position, and goes on behind a later one."""
+        others = ((self._zeros.get(each, {}), self._lasts[each]) for each in self._lasts if each != topic)
+        return any(zeros.get(n, -1) < low and high < last for zeros, lasts in others for n, last in lasts.items())
 
     def in_front(self, begins: Mapping[str, Mapping[int, int]]) -> dict[QueueId, int]:
         """How many records lie before the begin of each queue of these topics."""
@@ -489,7 +496,7 @@ class QueueBegins:
 
     def _may_be_made_again(self, topic: str) -> bool:
         """Whether brokers delete such a topic, and other topics have older queues, or it has none yet."""
-        if not self._firsts_of_topics or is_system_topic(topic):
+        if is_system_topic(topic):
             return False
         if firsts := self._firsts_of_topics.get(topic):
             return min(firsts.values()) > self._oldest
@@ -509,12 +516,12 @@ class QueueBegins:
         that queues name lie before all of these begins; otherwise the queues are not new, or a queue was cut. Queues of
         a topic without units begin with their last record of queue offset 0, if other records lie before one of them.
         Queues of another topic that lack nothing must be older: otherwise all queues may have been lost, and made by a
-        start. Reads the log.
+        start. If no queue is left, one of another topic must go on in the log. Reads the log.
         """
         seen = self._begins_in_log(self._firsts_of_topics)
         firsts = {topic: min(each.values()) for topic, each in self._firsts_of_topics.items()}
         whole = (first for topic, first in firsts.items() if not first or seen.older.get(topic, 0) < 0)
-        oldest = min(whole, default=LARGEST_OFFSET)
+        oldest = min(whole, default=LARGEST_OFFSET if firsts else -1)
         partly = self.layout.rocksdb_queues  # a killed broker may have deleted queues only in memory
         may_be = filter(self._may_be_made_again, seen.older)
         found = {t: begins for t in may_be if (begins := seen.begins(t, oldest, partly=partly))}

@@ -287,6 +287,25 @@ def test_a_queue_that_a_topic_made_again_has_not_used_was_deleted_with_it(tmp_pa
     assert any(text.startswith("ERROR I-070 ") and "A/2" in text for text in _wrong(tmp_path))
 
 
+@pytest.mark.parametrize(("later", "begins_again"), [("AUA", "A"), ("WAUAW", "A"), ("A", ""), ("WAW", "")])
+def test_without_any_queue_one_that_goes_on_in_the_log_tells(later: str, begins_again: str, tmp_path: Path) -> None:
+    """It is older than what the topic had before, and has messages behind its begin; else all may have been lost."""
+    _put(tmp_path, *"UAAU")
+    _lose(tmp_path, "A")
+    _put(tmp_path, *later)
+    _put(tmp_path, *("A" * later.count("A")))
+    before = _units(Layout.open(tmp_path))
+    shutil.rmtree(tmp_path / "consumequeue")
+    begins = QueueBegins(Layout.open(tmp_path), {})
+    assert "".join(topic for topic in "UAW" if begins(topic, 0, 0)) == begins_again
+    found = analyze(Layout.open(tmp_path))
+    assert found.plan is not None
+    version = found.prediction.broker_version
+    apply(Layout.open(tmp_path), found.plan, lambda: replan(Layout.open(tmp_path), version), Files())
+    assert (_units(Layout.open(tmp_path)) == before) == bool(begins_again)
+    assert bool(_wrong(tmp_path)[1:]) != bool(begins_again)
+
+
 def test_topics_of_the_broker_itself_cannot_be_deleted(tmp_path: Path) -> None:
     """Their queues are lost where they begin with 0 again: what waited is never delivered."""
     _put(tmp_path, "U")
