@@ -527,6 +527,7 @@ def _by_hand(cure: str, finding: Finding, root: PathLike[str] | str, given: Give
         "aside": aside(root, finding.path),
         "itself": _beside(root, "half").removesuffix("-half"),
         "half": _beside(root, "half"),
+        "plain": _beside(root, "plain"),
         "salvaged": _beside(root, "salvaged"),
     }
     words = [word.format(**places) for word in shlex.split(cure)]

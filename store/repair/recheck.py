@@ -201,7 +201,7 @@ def _by_hand(
     first: Finding, errors: list[Finding], shifted: Sequence[str], layout: Layout, given: Given
 ) -> NextCommand | None:
     """Return the command for the first finding of a code. If it names a queue: a shifted queue that an error of this
-    code names, or if no error of this code has a queue, any error.
+    code names, or if no error of this code has a queue, any error. Without one, it is the finding's own.
     """
     template = (unrepairable_texts().get(first.code) or unrepairable_texts()[_OTHER]).get("command", "")
     if "{queue}" in template:
@@ -209,8 +209,9 @@ def _by_hand(
         named = (f for f in mine if f.topic is not None and str(QueueId(f.topic, f.queue_id or 0)) in shifted)
         queue = next(named, None)
         if queue is None:
-            return None
-        first = replace(first, topic=queue.topic, queue_id=queue.queue_id)
+            template = ""
+        else:
+            first = replace(first, topic=queue.topic, queue_id=queue.queue_id)
     return by_hand_for(first, layout.root, given, template)
 
 

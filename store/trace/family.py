@@ -32,7 +32,7 @@ from ..broker.system_topics import (
 )
 from ..counted import counted
 from ..disk.file_queue import MappedFileQueue
-from ..errors import NotFound
+from ..errors import NotFound, StoreError
 from ..log.message import Message
 from ..queues.batches import BatchUnit
 from ..queues.ext import ExtUnit, ext_unit
@@ -259,6 +259,7 @@ class Naming(StrEnum):
     NOT_YET = "not_yet"
     HOLE = "hole"
     ELSEWHERE = "elsewhere"
+    TAKEN = "taken"
     OTHER_SIZE = "other_size"
     NO_QUEUE = "no_queue"
     MADE_AGAIN = "made_again"
@@ -302,6 +303,7 @@ class FoundUnit(NamedTuple):
             Naming.NOT_YET: f"{name} ends at {self.max_offset}: there is no unit {offset} yet",
             Naming.HOLE: f"unit {offset} of {name} names no record; the queue ends at {self.max_offset}",
             Naming.ELSEWHERE: f"unit {offset} of {name} names another place of the log",
+            Naming.TAKEN: f"unit {offset} of {name} names another message, which has this queue offset, too",
             Naming.OTHER_SIZE: f"unit {offset} of {name} names the place of the record, {self.why}",
             Naming.NO_QUEUE: f"there is no queue {name}",
             Naming.MADE_AGAIN: f"the record lies before {self.begin}, where {name} begins again",
@@ -342,7 +344,10 @@ class FoundUnit(NamedTuple):
             return Judgement(DeliveryVerdict.UNKNOWN, reason, (self.evidence,))
         effect = "brokers read other bytes than its record" if self.state is Naming.OTHER_SIZE else effect
         reason, code = f"{self.lack}: {effect}", ""
-        if self.state is Naming.MADE_AGAIN:
+        if self.state is Naming.TAKEN:
+            code = "I-031"
+            reason = f"another message has its queue offset ({code}): {effect}"
+        elif self.state is Naming.MADE_AGAIN:
             code = "I-031"
             reason = f"its queue was deleted and created again, or lost before a start ({code}): {effect}"
         return Judgement(DeliveryVerdict.NOT_DISPATCHED, reason, (self.evidence,), code=code)
@@ -406,6 +411,8 @@ def _unit(store: StoreReader, queue: ConsumeQueue, message: Message, found: Foun
     if unit is None or not unit.valid or unit.pre_fill:
         return found._replace(state=Naming.HOLE)
     found = _compared(found, unit, message)
+    if found.state is Naming.ELSEWHERE and _has_offset(store, unit.physical_offset, found.place):
+        return found._replace(state=Naming.TAKEN)
     if found.state is not Naming.NAMES:
         return found
     code, ext = found.tags_code, None
@@ -416,6 +423,14 @@ def _unit(store: StoreReader, queue: ConsumeQueue, message: Message, found: Foun
         code = ext.tags_code if ext is not None else None
     hidden_by = queue.hiding(unit, ends.min_offset, store.log_end.position, store.log_files.file_size)
     return found._replace(tags_code=code, ext=ext, hidden_by=hidden_by)
+
+
+def _has_offset(store: StoreReader, position: int, place: QueuePlace) -> bool:
+    """Whether the record at a place of the log has this queue offset."""
+    with suppress(StoreError):
+        record = store.message_at(position)
+        return (record.topic, record.queue_id, record.queue_offset) == place
+    return False
 
 
 def _compared(found: FoundUnit, unit: Unit | BatchUnit, message: Message) -> FoundUnit:

@@ -36,6 +36,9 @@ _CLOCK_SLACK_MS = 60_000
 _OF_GROUPS = (RETRY_PREFIX, LMQ_PREFIX)
 """Topics that need no entry in topics.json."""
 _OFFSETS = f"config/{OFFSETS}"
+_AGAIN = (Naming.MADE_AGAIN, Naming.TAKEN)
+"""What is at the message's place is another message."""
+_HOLES = (Naming.HOLE, Naming.ELSEWHERE, Naming.TAKEN, Naming.OTHER_SIZE)
 _KEPT = (Mark.NONE, Mark.AFTER_DAMAGE)
 
 
@@ -145,7 +148,7 @@ def awaited(family: Family, group: str) -> Message | None:
 
 def _is_hole(known: Known) -> bool:
     """Whether the queue continues behind the place without naming the record."""
-    return known.unit is not None and known.unit.state in (Naming.HOLE, Naming.ELSEWHERE, Naming.OTHER_SIZE)
+    return known.unit is not None and known.unit.state in _HOLES
 
 
 def _popped(known: Known, group: str) -> Judgement | None:
@@ -208,7 +211,7 @@ def _passed(known: Known, group: str) -> Judgement | None:
     offset = known.place.queue_offset
     if reached is None or offset is None or reached <= offset:
         return None
-    if known.unit is not None and known.unit.state is Naming.MADE_AGAIN:
+    if known.unit is not None and known.unit.state in _AGAIN:
         return None  # the offset is past another message
     if (found := _filtered(known, group)) is not None:
         return found

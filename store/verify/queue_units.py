@@ -40,6 +40,8 @@ from .queue_state import MissingUnits, QueueCheck, QueueReader, QueueStates, may
 _RECORDS_AT_ONCE = 256
 _BYTES_AT_ONCE = 8 << 20
 """Records are read whole, at most so many and so large at a time."""
+_AS_PLAIN = "mqstore repair {store} --convert plain --to {plain}"
+"""There each message has a unit: queues are counted anew."""
 
 
 def resolve(context: VerifyContext, reader: QueueReader, offsets: Ints, units: Units) -> None:
@@ -380,6 +382,9 @@ def report_missing(context: VerifyContext, queues: QueueStates, check: QueueChec
         elif is_late(context, missing, dispatched):
             more.update(severity=Severity.INFO, unclean=not context.live)
             text += ": not dispatched yet"
+        elif check.right.has(np.array([missing.first], np.int64))[0]:
+            more["repair"] = _AS_PLAIN if context.store.layout.dledger else ""
+            text += ": another message has this queue offset"
         end = missing.first + missing.count
         check.reader.report_range(context.findings, "I-070", missing.first, end, text, **more)
 

@@ -44,6 +44,23 @@ def test_the_unit_is_not_at_its_queue_offset(offset: int, wanted: DeliveryVerdic
 
 
 @pytest.mark.parametrize("offset", [1, 3])
+def test_another_message_has_its_queue_offset(offset: int, root: Path) -> None:
+    """And its unit: no repair can make a second one."""
+    offsets(root, g={"orders": {0: offset}})
+    position = k1(root).position
+    assert position is not None
+    [path] = (root / "consumequeue" / "orders" / "0").iterdir()
+    units = path.read_bytes()
+    written(root / "commitlog" / f"{0:020}", int.from_bytes(units[40:48], "big") + 20, (1).to_bytes(8, "big"))
+    written(path, 20, units[40:60] + bytes(20))
+    found = k1(root)
+    judged = whole(found, "g").judgement
+    assert judged.verdict is DeliveryVerdict.NOT_DISPATCHED
+    assert judged.reason == "another message has its queue offset (I-031): no consumer gets the message"
+    assert found.next_commands == [f"mqstore verify {root}"]
+
+
+@pytest.mark.parametrize("offset", [1, 3])
 @pytest.mark.parametrize("size", [60, 1000])
 def test_a_unit_with_another_size(offset: int, size: int, root: Path) -> None:
     """Of both sizes `recover` says that the message stays unread, and no start mends them."""
