@@ -45,7 +45,8 @@ Row = dict[str, Any]
 class GroupTables:
     """The tables; those that cannot be read are empty.
 
-    progress: queue → group → next offset. before: the same of the .bak. pulled: how far a group has fetched, 5.5.
+    progress: queue → group → next offset. files: queue → file of config/ with these. before: the same of the .bak.
+    pulled: how far a group has fetched, 5.5.
     written_ms: when the offsets were written, None if no file tells. written_beside: another file written at that time,
     "" for none. entries: subscription groups. forbidden: (group, topic). topics: entries of topics, None if no table
     can be read. filters: by topic. reads: group → topics that it has subscribed to. pops: (group, topic) that consume
@@ -53,6 +54,7 @@ class GroupTables:
     """
 
     progress: dict[QueueId, dict[str, int]] = field(default_factory=dict)
+    files: dict[QueueId, str] = field(default_factory=dict)
     before: dict[QueueId, dict[str, int]] = field(default_factory=dict)
     pulled: dict[QueueId, dict[str, int]] = field(default_factory=dict)
     written_ms: int | None = None
@@ -80,6 +82,10 @@ class GroupTables:
         found = {group for groups in self.progress.values() for group in groups}
         found |= self.entries.keys() | self.reads.keys()
         return {group for group in found if not is_system_group(group)}
+
+    def offset_file(self, queue: QueueId) -> str:
+        """Return the file that has the offsets of a queue, or would have them."""
+        return f"config/{self.files.get(queue) or next(iter(self.files.values()), OFFSETS)}"
 
     def filter_of(self, topic: str, group: str) -> ConsumerFilter | None:
         """Return the SQL92 filter that the group was last seen with."""
@@ -128,6 +134,7 @@ def _of_positions(layout: Layout, version: str, found: GroupTables, note: Note) 
             found.pulled.setdefault(queue, {})[row.group] = row.offset
         elif row.group:
             found.progress.setdefault(queue, {})[row.group] = row.next_offset
+            found.files[queue] = row.file
             if row.backup is not None:
                 found.before.setdefault(queue, {})[row.group] = row.backup + steps_to_next(row.group)
 

@@ -124,8 +124,9 @@ def _given_back(known: Known, group: str) -> Judgement | None:
         times = counted(last.reconsume_times, "time")
         reason = f"the group sent the message back {times}; it gets the message again when the delay ends"
         return missing or Judgement(DeliveryVerdict.RETRY, reason, (_record(last),))
-    reached = known.groups.progress.get(QueueId(last.topic, last.queue_id), {}).get(group)
-    fact = Evidence(f"offset of the group in {last.topic}/{last.queue_id}: {reached}", _OFFSETS)
+    queue = QueueId(last.topic, last.queue_id)
+    reached = known.groups.progress.get(queue, {}).get(group)
+    fact = Evidence(f"offset of the group in {queue}: {reached}", known.groups.offset_file(queue))
     evidence = (_record(last), fact)
     given = [(row.topic, row.queue_id, row.queue_offset) for row in known.pops.get(group, ())]
     if (last.topic, last.queue_id, last.queue_offset) in given:  # POP: its offset only says what was given out
@@ -368,17 +369,18 @@ def _offset_facts(known: Known, group: str) -> list[Evidence]:
     topic, queue_id, offset = known.place
     reached, before = _reached(known, group)
     if queue_id is not None and known.message is not None:
-        known_offset = "none" if reached is None else reached
-        found.append(Evidence(f"offset of the group in {topic}/{queue_id}: {known_offset}", _OFFSETS))
-        pulled = known.groups.pulled.get(QueueId(topic, queue_id), {}).get(group)
+        queue, known_offset = QueueId(topic, queue_id), "none" if reached is None else reached
+        file = known.groups.offset_file(queue)
+        found.append(Evidence(f"offset of the group in {queue}: {known_offset}", file))
+        pulled = known.groups.pulled.get(queue, {}).get(group)
         if pulled is not None and pulled != reached:
-            found.append(Evidence(f"the group has pulled up to {pulled}", _OFFSETS))
+            found.append(Evidence(f"the group has pulled up to {pulled}", file))
         if before is not None and before != reached:
             text = f"the previous write of the offset was {before}"
             crossed = None not in (reached, offset) and before <= offset < reached  # type: ignore[operator]
             if crossed:
                 text += ": the offset passed the message between these two writes"
-            found.append(Evidence(text, f"{_OFFSETS}.bak"))
+            found.append(Evidence(text, f"{file}.bak"))
     if known.unit is not None:
         found.append(known.unit.evidence)
     return found

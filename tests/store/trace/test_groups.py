@@ -129,3 +129,11 @@ def test_subscriptions_that_no_broker_takes() -> None:
         given(None, "a >")
     with pytest.raises(InvalidInput, match=r"clients do not subscribe to '\|\|'"):
         given("||", None)
+
+
+def test_the_file_is_named_that_has_the_offsets(root: Path) -> None:
+    """A broker with enableLmq has another one."""
+    offsets(root, name="lmqConsumerOffset.json", g={"orders": {0: 1}})
+    judged = whole(k1(root, config={"enableLmq": "true"}), "g").judgement
+    (named,) = (fact.where for fact in judged.evidence if fact.fact.startswith("offset of the group in orders/0: 1"))
+    assert named == "config/lmqConsumerOffset.json"
