@@ -385,7 +385,8 @@ def _notes(layout: Layout, version: str | None, main: Profile, plan: Plan | None
     yield from options_of(layout).notes()
     if layout.dledger is not None:
         yield "a DLedger log: the prediction is for a single node; a follower takes over what its leader has"
-    if plan and plan.index is None and options_of(layout).message_index.is_guess:
+    guessed = options_of(layout).message_index.is_guess
+    if plan and plan.index is None and guessed and plan.log_start < plan.log_end:
         yield (
             "there is no index, and no sign that there ever was one (messageIndexEnable=false?): "
             f"`{proposed(layout, 'repair', '--index')}` makes one from the log"

@@ -29,6 +29,7 @@ def test_a_store_without_a_log_may_be_a_new_one(tmp_path: Path) -> None:
     found = analyze(Layout.open(tmp_path, BrokerConfig({})), None)
     assert found.prediction.case.label == "no-commit-log"
     assert found.prediction.case.found.endswith("or the store new?")
+    assert not [note for note in found.notes if "index" in note]  # there is nothing to index
 
 
 def test_without_the_timer_wheel_no_popped_message_comes_back(tmp_path: Path) -> None:
