@@ -1,4 +1,4 @@
-"""topicQueueMapping.json: static topics, 5.0+ (spec/05-config.md, 5.3). No store with one was seen."""
+"""topicQueueMapping.json: static topics, 5.0+ (spec/05-config.md, 5.3)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from .json_table import DATA_VERSION, QUEUE_ID, TOPIC, JsonField, JsonTable
 
 FILE = "topicQueueMapping.json"
 LOGIC_OFFSET = "logicOffset"
+BROKER = JsonField("bname", "string", "broker")
 _PART = JsonTable(
     "part",
     "topic_queue_part",
@@ -13,7 +14,7 @@ _PART = JsonTable(
     fields=(
         JsonField("gen", "integer", "number of the part", bits=32),
         QUEUE_ID._replace(doc="queue of the broker"),
-        JsonField("bname", "string", "broker"),
+        BROKER,
         JsonField(LOGIC_OFFSET, "integer", "its first offset in the logical queue, -1 while unknown"),
         JsonField("startOffset", "integer", "the same in the queue of the broker"),
         JsonField("endOffset", "integer", "behind its last offset there, -1 while it is written"),
@@ -21,7 +22,7 @@ _PART = JsonTable(
         JsonField("timeOfEnd", "integer", "in ms"),
     ),
 )
-_HOSTED = JsonTable(
+HOSTED_QUEUES = JsonTable(
     "hostedQueues",
     "hosted_queue",
     "one entry for each logical queue",
@@ -30,21 +31,19 @@ _HOSTED = JsonTable(
 )
 _QUEUE_OF = JsonTable("currIdMap", "current_queue", "one entry for each logical queue", (QUEUE_ID,), value=QUEUE_ID)
 
-TABLES = (
-    JsonTable(
-        "topicQueueMappingInfoMap",
-        "topic_queue_mapping",
-        "one entry for each static topic",
-        (TOPIC,),
-        (
-            JsonField("scope", "string", "__global__ or a name"),
-            JsonField("totalQueues", "integer", "logical queues of the topic", bits=32),
-            JsonField("bname", "string", "broker"),
-            JsonField("epoch", "integer", "number of the mapping"),
-            JsonField("dirty", "boolean", "not yet sent to all"),
-            JsonField(_HOSTED.member, "object", "logical queue to its parts on brokers", inner=_HOSTED),
-            JsonField(_QUEUE_OF.member, "object", "logical queue to the queue that it is written to", inner=_QUEUE_OF),
-        ),
+MAPPING_TABLE = JsonTable(
+    "topicQueueMappingInfoMap",
+    "topic_queue_mapping",
+    "one entry for each static topic",
+    (TOPIC,),
+    (
+        JsonField("scope", "string", "__global__ or a name"),
+        JsonField("totalQueues", "integer", "logical queues of the topic", bits=32),
+        BROKER,
+        JsonField("epoch", "integer", "number of the mapping"),
+        JsonField("dirty", "boolean", "not yet sent to all"),
+        JsonField(HOSTED_QUEUES.member, "object", "logical queue to its parts on brokers", inner=HOSTED_QUEUES),
+        JsonField(_QUEUE_OF.member, "object", "logical queue to the queue that it is written to", inner=_QUEUE_OF),
     ),
-    DATA_VERSION,
 )
+TABLES = (MAPPING_TABLE, DATA_VERSION)

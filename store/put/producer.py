@@ -19,10 +19,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...formats import message_properties as names
 from ...formats.hashing import java_string
+from ...formats.json_table import QUEUE_ID
 from ...formats.message import TOPIC_BYTES_MAX_V1
 from ...formats.message_properties import RETRY_PREFIX
 from ...formats.op_record import offset_text, offsets_in
 from ...formats.sys_flag import TRANSACTION_MASK, SysFlag
+from ...formats.topic_queue_mapping import BROKER, HOSTED_QUEUES, MAPPING_TABLE
+from ...formats.topic_queue_mapping import FILE as MAPPINGS
 from ..broker.profiles import RecordRules, WriterProfile
 from ..broker.system_topics import DEAD_LETTER_PREFIX, HALF_TOPIC, LITE_PREFIX, OP_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from ..counted import counted
@@ -138,6 +141,28 @@ def check_producer_topic(topic: bytes, long_topics: tuple[str, ...] = _LONG_TOPI
         raise InvalidInput(f"a topic of {len(text)} characters: brokers take {TOPIC_BYTES_MAX_V1}")
 
 
+def _check_static(topic: str, queue_id: int, writer: StoreWriter) -> None:
+    """Refuse a queue of a static topic that another broker writes now: groups are behind its range here already."""
+    from ..settings.read import FILES, read_in_force
+
+    file = read_in_force(writer.layout.config / MAPPINGS, FILES[MAPPINGS])
+    mappings = file.value.get(MAPPING_TABLE.member) if file is not None else None
+    mapping = mappings.get(topic) if isinstance(mappings, dict) else None
+    if not isinstance(mapping, dict):
+        return
+    own, hosted = mapping.get(BROKER.name), mapping.get(HOSTED_QUEUES.member)
+    parts = hosted.values() if isinstance(hosted, dict) else ()
+    written = [part[-1] for part in parts if isinstance(part, list) and part and isinstance(part[-1], dict)]
+    places = {(str(part.get(BROKER.name)), str(part.get(QUEUE_ID.name))) for part in written}
+    if (str(own), str(queue_id)) not in places:
+        others = sorted({broker for broker, _ in places} - {str(own)})
+        raise InvalidInput(
+            f"this broker does not write queue {queue_id} of the static topic {topic}, and refuses the message",
+            path=writer.layout.config / MAPPINGS,
+            hint=f"put the message to the store of {' or '.join(others)}" if others else "",
+        )
+
+
 def check_producer(message: NewMessage, writer: StoreWriter) -> None:
     """Refuse what a client of the generation, or its broker, refuses; the body must not be compressed yet.
 
@@ -163,6 +188,8 @@ def check_producer(message: NewMessage, writer: StoreWriter) -> None:
             f"queue {message.queue_id}: {topic} has {counted(count, 'queue')} in topics.json",
             hint="use a smaller --queue, or --no-topic-config",
         )
+    if writer.profile.modern_topics:
+        _check_static(topic, message.queue_id, writer)
 
 
 def refused_copies(columns: Mapping[str, Any], rules: RecordRules) -> dict[int, str]:

@@ -28,7 +28,7 @@ from ..counted import counted
 from ..disk.file_queue import MappedFileQueue
 from ..disk.layout import Layout, QueueDirectory, has_topic, no_topic, queue_directories
 from ..disk.lock import holder, stream_of
-from ..errors import Missing, NotFound
+from ..errors import NotFound
 from ..log.batch import messages, unwrapped
 from ..log.commit_log import Batch, CommitLog, Extent, ExtentKind, RecordPlaces, batches, merged
 from ..log.message import Message, is_batch_record
@@ -462,19 +462,15 @@ def is_compaction_topic(store: StoreReader, topic: str) -> bool:
 
 def _policy(layout: Layout, topic: str) -> str | None:
     """The cleanup policy of the topic in topics.json; without that file, by the directories of compaction queues."""
-    from ..settings.read import read_config_file  # needed only for topics with compaction queues
+    from ..settings.read import read_in_force  # needed only for topics with compaction queues
 
-    for name in (TOPICS, f"{TOPICS}.bak"):
-        try:
-            file = read_config_file(layout.config / name, "topics")
-        except Missing:
-            continue
-        if file.problem is None:
-            table = file.value.get(TOPIC_CONFIG_TABLE)
-            entry = table.get(topic) if isinstance(table, dict) else None
-            attributes = entry.get("attributes") if isinstance(entry, dict) else None
-            value = attributes.get(CLEANUP_POLICY) if isinstance(attributes, dict) else None
-            return value if isinstance(value, str) else None
+    file = read_in_force(layout.config / TOPICS, "topics")
+    if file is not None:
+        table = file.value.get(TOPIC_CONFIG_TABLE)
+        entry = table.get(topic) if isinstance(table, dict) else None
+        attributes = entry.get("attributes") if isinstance(entry, dict) else None
+        value = attributes.get(CLEANUP_POLICY) if isinstance(attributes, dict) else None
+        return value if isinstance(value, str) else None
     return COMPACTED if has_topic(layout.compaction_queues, topic) else None
 
 

@@ -182,6 +182,15 @@ def read_if_there(path: Path, kind: str) -> ConfigFile | None:
         return None
 
 
+def read_in_force(path: Path, kind: str) -> ConfigFile | None:
+    """Read one file as a broker does: the .bak of a missing or broken one. None: both are. Raises Unreadable."""
+    for each in (path, path.with_name(path.name + BACKUP)):
+        file = read_if_there(each, kind)
+        if file is not None and file.problem is None:
+            return file
+    return None
+
+
 def read_epochs(path: Path) -> tuple[ConfigFile | None, ConfigFile | None]:
     """Read an epochFileCheckpoint: (the file, the one that a broker takes: its .bak if the file is missing or does not
     add up), None for what is missing (spec 06, 6.2). Raises Unreadable.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -116,3 +117,20 @@ def test_a_line_of_a_delay_level_is_checked_without_columns(monkeypatch: pytest.
     monkeypatch.delattr(property_columns.PropertyItems, "__init__")
     text = b"DELAY\x013\2REAL_TOPIC\1T\2REAL_QID\x010\2"
     check_copy(b"SCHEDULE_TOPIC_XXXX", text, profile_of("4.9").record)
+
+
+@pytest.mark.parametrize("name", ["topicQueueMapping.json", "topicQueueMapping.json.bak"])
+def test_a_queue_of_a_static_topic_that_another_broker_writes(name: str, tmp_path: Path) -> None:
+    """Groups are behind what a queue had here before it was moved: they would never get the message."""
+    parts = [[("a", 0)], [("a", 1), ("b", 0)], [("b", 1), ("a", 2)], []]
+    hosted = {n: [{"bname": broker, "queueId": q} for broker, q in each] for n, each in enumerate(parts)}
+    mapping = {"topicQueueMappingInfoMap": {"T": {"bname": "a", "hostedQueues": hosted}, "none": None}}
+    with writer(tmp_path, "5.3") as store:
+        store.append(NewMessage(b"other", b"first"))
+    (tmp_path / "config" / name).write_text(json.dumps(mapping))
+    with writer(tmp_path, "5.3") as store:
+        for topic, queue in ((b"T", 0), (b"T", 2), (b"none", 1), (b"other", 1)):
+            check_producer(NewMessage(topic, b"x", queue_id=queue), store)
+        for queue in (1, 3):
+            with pytest.raises(InvalidInput, match=f"queue {queue} of the static topic T.*store of b$"):
+                check_producer(NewMessage(b"T", b"x", queue_id=queue), store)
