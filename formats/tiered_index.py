@@ -29,7 +29,7 @@ ITEM = Struct(
     "queue_id" / Int32sb * "queue of the topic",
     "offset" / Int64sb * "position of the record in the tiered commit log of the queue",
     "size" / Int32sb * "total_size of the record",
-    "time_diff" / Int32sb * "store time less begin_timestamp in seconds",
+    "time_diff" / Int32sb * "store time less begin_timestamp in seconds (5.1: ms)",
 )
 HEADER_BYTES = HEADER.sizeof()
 SLOT_BYTES = SLOT.sizeof()

@@ -2,6 +2,7 @@
 
 `tiered_index_file/TIMESTAMP` below storePathRootDir: header, hash slots, items. Items are numbered from
 1, the room of number 0 stays empty; a slot leads to its newest item, and each item to the one before it.
+5.1 has `0000`, and `1111` for a full one: items are numbered from 0, -1 is none, 16 bytes follow.
 The file has its full size from the start, and nothing in it says how many slots there are
 (tieredStoreIndexFileMaxHashSlotNum). The hash -2^31 has no slot: its item is never found, and lost when
 the file is compacted. When it is compacted it becomes what `tiered-index` is, in
@@ -10,7 +11,7 @@ the file is compacted. When it is compacted it becomes what `tiered-index` is, i
 
 from __future__ import annotations
 
-from construct import Int32sb, Struct
+from construct import Int32sb, Int32ub, Struct
 
 from .tiered_index import HEADER as SEALED_HEADER
 from .tiered_index import HEADER_BYTES, ITEM_BYTES, MAGIC_SEALED
@@ -25,10 +26,17 @@ DEFAULT_SLOTS = 5_000_000
 HEADER = Struct(
     "magic" / SEALED_HEADER.magic.subcon * "BCC50289 takes items, BCC50285 full", *SEALED_HEADER.subcons[1:]
 )
-SLOT = Struct("item" / Int32sb * "number of its newest item, 0 for none", "unused" / Int32sb * "zeros")
-ITEM = Struct(*SEALED_ITEM.subcons, "previous" / Int32sb * "number of the item before it in its slot, 0 for none")
+SLOT = Struct("item" / Int32sb * "number of its newest item, 0 for none (5.1: -1)", "unused" / Int32sb * "zeros")
+ITEM = Struct(
+    *SEALED_ITEM.subcons, "previous" / Int32sb * "number of the item before it in its slot, 0 for none (5.1: -1)"
+)
 SLOT_BYTES = SLOT.sizeof()
 OPEN_ITEM_BYTES = ITEM.sizeof()
+END = Struct("mark" / Int32ub * "FFFFFFFF takes items, BCC50285 full")
+"""The last bytes of a file of 5.1. The last ones of others are of an item, whose `previous` is never negative."""
+END_MARKS = (0xFFFFFFFF, MAGIC_FULL)
+END_BYTES = 16
+"""Bytes behind the items of 5.1, with END."""
 assert (HEADER.sizeof(), SLOT_BYTES, OPEN_ITEM_BYTES) == (HEADER_BYTES, 8, ITEM_BYTES + 4)
 
 
@@ -49,7 +57,7 @@ def slots_by_last_byte(size: int, count: int, last: int) -> int | None:
     That byte is in the item's size, which is never 0, or behind it. The size of the file leaves one number of slots.
     """
     least = last - (count + 1) * OPEN_ITEM_BYTES + 1
-    if count <= 0:
+    if count < 0:
         return None
     for begin in range(max(least, HEADER_BYTES), last - count * OPEN_ITEM_BYTES - _SIZE_AT + 1):
         slots, rest = divmod(begin - HEADER_BYTES, SLOT_BYTES)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ...formats.tiered_index import HEADER_BYTES
-from ...formats.tiered_index_file import HEADER, ITEM, MAGIC_FULL, OPEN_ITEM_BYTES, items_offset
+from ...formats.tiered_index_file import HEADER, ITEM, OPEN_ITEM_BYTES, items_offset
 from ...store.counted import counted
 from ...store.inspect.recognise import Recognised
 from ...store.tiered.segments import index_items, odd_slots, open_index_files, read_index_file
@@ -51,7 +51,7 @@ def summary(what: Recognised, common: Common) -> dict[str, Any]:
             count += there
             slots |= {index.slots} if index.slots is not None else set()
             damaged += bool(index.problem or odd_slots(files, index) or there < index.items)
-            full += index.header["magic"] == MAGIC_FULL
+            full += index.full
             if index.items:
                 times.append(index.header["end_timestamp"])
         number = len(files.files)

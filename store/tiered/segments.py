@@ -32,6 +32,9 @@ from ...formats.tiered_index import (
 )
 from ...formats.tiered_index_file import (
     DEFAULT_SLOTS,
+    END,
+    END_BYTES,
+    END_MARKS,
     MAGIC_FULL,
     MAGIC_OPEN,
     OPEN_ITEM_BYTES,
@@ -228,7 +231,8 @@ _LOOKED_AT = 16
 
 class TieredIndexFile(NamedTuple):
     """One file. slots: their number, None if no item shows it. items: number of items that it counts and has room for.
-    problem: why they cannot be read, or are fewer than it counts; "" for neither.
+    problem: why they cannot be read, or are fewer than it counts; "" for neither. full: it takes no more items. first:
+    number of the first item; the one before it stands for none.
     """
 
     file: MappedFile
@@ -236,6 +240,13 @@ class TieredIndexFile(NamedTuple):
     slots: int | None
     items: int
     problem: str
+    full: bool = False
+    first: int = 1
+
+    @property
+    def last(self) -> int:
+        """Number of the last item."""
+        return self.first + self.items - 1
 
 
 def open_index_files(path: Path) -> MappedFileQueue:
@@ -257,31 +268,37 @@ def read_index_file(files: MappedFileQueue, file: MappedFile, config: BrokerConf
     if header["magic"] not in (MAGIC_OPEN, MAGIC_FULL):
         problem = "not an index of the tiered store: its magic code is different"
         return TieredIndexFile(file, header, None, 0, problem)
-    slots = _slots(files, file, header["item_count"], config or BrokerConfig())
+    mark = END.parse(files.read_file(file, file.size - END.sizeof(), END.sizeof()).rjust(END.sizeof(), b"\0")).mark
+    first, size = (0, file.size - END_BYTES) if mark in END_MARKS else (1, file.size)
+    full, count = MAGIC_FULL in (header["magic"], mark), header["item_count"]
+    slots = _slots(files, file._replace(size=size), range(first, first + count), config or BrokerConfig())
     if slots is None:
-        problem = f"the number of its slots is not known: name it with --set {_SLOTS_OPTION}=N"
-        return TieredIndexFile(file, header, None, 0, problem if _last_byte(files, file) is not None else "")
-    room = (items_of(file.size, slots) or 1) - 1
-    count = header["item_count"]
+        empty = count == first == 0 or _last_byte(files, file) is None
+        problem = "" if empty else f"the number of its slots is not known: name it with --set {_SLOTS_OPTION}=N"
+        return TieredIndexFile(file, header, None, 0, problem, full, first)
+    room = (items_of(size, slots) or first) - first
     problem = "" if 0 <= count <= room else f"it counts {counted(count, 'item')}, but has room for {room}"
-    return TieredIndexFile(file, header, slots, room if problem else count, problem)
+    return TieredIndexFile(file, header, slots, room if problem else count, problem, full, first)
 
 
-def _slots(files: MappedFileQueue, file: MappedFile, count: int, config: BrokerConfig) -> int | None:
-    """Return the configured number of slots, else that with which the last item is the newest of its slot, or None."""
+def _slots(files: MappedFileQueue, file: MappedFile, numbers: range, config: BrokerConfig) -> int | None:
+    """Return the configured number of slots, else that with which the last item is the newest of its slot, or None.
+
+    file: up to the end of its items. numbers: those of the items that it counts.
+    """
     configured = config.get_int(_SLOTS_OPTION)
     if configured is not None:
         return configured if items_of(file.size, configured) is not None else None
-    if items_of(file.size, DEFAULT_SLOTS) is not None and _leads(files, file, DEFAULT_SLOTS, count):
+    if items_of(file.size, DEFAULT_SLOTS) is not None and _leads(files, file, DEFAULT_SLOTS, numbers):
         return DEFAULT_SLOTS
     last = _last_byte(files, file)
-    slots = None if last is None else slots_by_last_byte(file.size, count, last)
-    return slots if slots is not None and _leads(files, file, slots, count) else None
+    slots = None if last is None else slots_by_last_byte(file.size, numbers.stop - 1, last)
+    return slots if slots is not None and _leads(files, file, slots, numbers) else None
 
 
-def _leads(files: MappedFileQueue, file: MappedFile, slots: int, count: int) -> bool:
+def _leads(files: MappedFileQueue, file: MappedFile, slots: int, numbers: range) -> bool:
     """Whether the last item that has a slot is the one its slot leads to."""
-    for number in range(count, max(0, count - _LOOKED_AT), -1):
+    for number in reversed(numbers[-_LOOKED_AT:]):
         at = open_items_offset(slots) + number * OPEN_ITEM_BYTES
         data = files.read_file(file, at, OPEN_ITEM_BYTES)
         if len(data) < OPEN_ITEM_BYTES:
@@ -315,7 +332,7 @@ def index_items(files: MappedFileQueue, index: TieredIndexFile) -> Iterator[Segm
         used = written(found.tobytes(), len(found), OPEN_ITEM_BYTES)
         before = found["previous"]
         newest = slots[slot_of(found["hash_code"], index.slots)]
-        linked = named[number] & (before >= 0) & (before < number) & (newest >= number)
+        linked = named[number] & (before >= index.first - 1) & (before < number) & (newest >= number)
         linked &= found["hash_code"] >= 0
         if used.any():
             yield SegmentItems(number[used], found[used], linked[used])
@@ -326,7 +343,7 @@ def odd_slots(files: MappedFileQueue, index: TieredIndexFile) -> str:
     if index.slots is None:
         return ""
     slots = _slot_items(files, index)
-    odd = np.flatnonzero((slots < 0) | (slots > index.items))
+    odd = np.flatnonzero((slots < index.first - 1) | (slots > index.last))
     if not len(odd):
         return ""
     first = int(odd[0])
@@ -344,18 +361,18 @@ def _named(files: MappedFileQueue, index: TieredIndexFile) -> Flags:
     """Return by item number whether a slot or another item leads to the item."""
     named = np.zeros(index.items + 1, np.bool_)
     slots = _slot_items(files, index)
-    named[slots[(slots > 0) & (slots <= index.items)]] = True
+    named[slots[(slots >= index.first) & (slots <= index.last)]] = True
     for _, found in _windows(files, index):
         before = found["previous"]
-        named[before[(before > 0) & (before <= index.items)]] = True
+        named[before[(before >= index.first) & (before <= index.last)]] = True
     return named
 
 
 def _windows(files: MappedFileQueue, index: TieredIndexFile) -> Iterator[tuple[int, Any]]:
     """Yield windows of items: number of the first, ITEM[n]."""
     begin = open_items_offset(index.slots or 0)
-    for first in range(1, index.items + 1, WINDOW_ITEMS):
-        count = min(WINDOW_ITEMS, index.items + 1 - first)
+    for first in range(index.first, index.last + 1, WINDOW_ITEMS):
+        count = min(WINDOW_ITEMS, index.last + 1 - first)
         data = files.read_file(index.file, begin + first * OPEN_ITEM_BYTES, count * OPEN_ITEM_BYTES)
         yield first, np.frombuffer(data, dtype_of(OPEN_ITEM), len(data) // OPEN_ITEM_BYTES)
 

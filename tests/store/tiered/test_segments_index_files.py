@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from mqstore.formats.tiered_index import HEADER_BYTES
 from mqstore.formats.tiered_index_file import (
+    END,
+    END_BYTES,
     HEADER,
     ITEM,
     MAGIC_FULL,
@@ -82,6 +84,14 @@ def item(hash_code: int, previous: int) -> bytes:
     return built
 
 
+def made_by_5_1(slots: dict[int, int], items: list[bytes], *, mark: int = 0xFFFFFFFF) -> bytes:
+    """The same of 5.1: items begin with number 0, and the mark follows them."""
+    data = made({n: slots.get(n, -1) for n in range(SLOTS)}, items)
+    begin = items_offset(SLOTS)
+    end = bytes(END_BYTES - END.sizeof()) + END.build({"mark": mark})
+    return data[:begin] + data[begin + OPEN_ITEM_BYTES :] + end
+
+
 def made(slots: dict[int, int], items: list[bytes], *, count: int | None = None, magic: int = MAGIC_OPEN) -> bytes:
     """A file of 7 slots and room for 20 items, number 0 among them."""
     header = {"magic": magic, "begin_timestamp": 1, "end_timestamp": 2, "slot_count": 1}
@@ -111,6 +121,10 @@ GOOD = made({2: 2}, [item(HASH, 0), item(HASH, 1)])
         (made({2: 2, 4: -9}, [item(HASH, 0), item(HASH, 1)]), "", "slot 4: item -9", [True, True]),
         (made({2: 2}, [item(HASH, 0), item(HASH, 99)]), "", "", [False, False]),
         (made({2: 2}, [item(HASH, 0), item(HASH, -1)]), "", "", [False, False]),
+        (made_by_5_1({2: 1}, [item(HASH, -1), item(HASH, 0)]), "", "", [True, True]),
+        (made_by_5_1({2: 0}, [item(HASH, -1)], mark=MAGIC_FULL), "", "", [True]),
+        (made_by_5_1({2: 1, 4: 2}, [item(HASH, -1), item(HASH, 7)]), "", "slot 4: item 2", [False, False]),
+        (made_by_5_1({}, []), "", "", []),
         (made({2: 3}, [item(HASH, 2), item(HASH, 2), item(HASH, 2)]), "", "", [False, False, True]),
     ],
 )
@@ -152,4 +166,4 @@ def test_slots_of_the_last_byte(slots: int, room: int, count: int, last: int) ->
     size = items_offset(slots) + (room + 1) * OPEN_ITEM_BYTES
     at = items_offset(slots) + count * OPEN_ITEM_BYTES + last
     found = slots_by_last_byte(size, count, at)
-    assert found == (slots if count > 0 else None) or count > room
+    assert found == slots or count > room
