@@ -46,7 +46,7 @@ from ..counted import counted
 from ..log.window import Window
 from ..log.window import walk as follow
 from .profiles import LoadRules, OnOddFile, RecordRules
-from .snapshot import DirectoryEntry, FileBytes, Snapshot
+from .snapshot import DirectoryEntry, FileBytes, Snapshot, directories_for_files
 from .system_topics import SCHEDULE_TOPIC
 
 _NOT_MATCHED = "length not matched message store config value"
@@ -100,6 +100,15 @@ def load_files(entries: Sequence[DirectoryEntry], file_bytes: int, rules: LoadRu
             return LoadedFiles(files, [], [], refusal)
         files.append(LoadedFile(start, file_bytes, entry))
     return LoadedFiles(files, [], deleted)
+
+
+def directory_for_file(snapshot: Snapshot, rules: LoadRules) -> Refusal | None:
+    """Why a start fails at a directory where it opens a file; older brokers do so at `checkpoint` alone."""
+    layout, found = snapshot.layout, directories_for_files(snapshot)
+    if layout.abort.is_dir():
+        found.append(str(layout.abort))
+    wrong = next((path for path in found if rules.needs_files or path == str(layout.checkpoint)), None)
+    return None if wrong is None else Refusal("directory", "FileNotFoundException: Is a directory", wrong)
 
 
 def _odd_entry(

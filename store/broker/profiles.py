@@ -88,6 +88,8 @@ class LoadRules(NamedTuple):
     wrong_length: OnOddFile
     directory: OnOddFile
     empty_last: OnOddFile
+    #: no start with a directory in place of an index file or of `abort` (since 5.0)
+    needs_files: bool = False
 
 
 class RecordRules(NamedTuple):
@@ -235,7 +237,7 @@ class Profile(NamedTuple):
 
 _HIDING = LoadRules(OnOddFile.HIDE, OnOddFile.HIDE, OnOddFile.HIDE)
 _STRICT = LoadRules(OnOddFile.REFUSE, OnOddFile.REFUSE, OnOddFile.REFUSE)
-_TOLERANT = LoadRules(OnOddFile.REFUSE, OnOddFile.IGNORE, OnOddFile.DELETE)
+_TOLERANT = LoadRules(OnOddFile.REFUSE, OnOddFile.IGNORE, OnOddFile.DELETE, needs_files=True)
 
 #: For a DLedger log, where the process ends at any entry that is not a whole file.
 DLEDGER_LOAD = _STRICT

@@ -24,7 +24,7 @@ from ...formats.dledger import HEAD, HEADER_BYTES, MAGIC_ENTRY
 from ...formats.hashing import java_hash, java_integer
 from ...formats.timer_check import FILE as TIMER_CHECK
 from ..disk.byte_reader import data_ranges, fill, open_regular
-from ..disk.checkpoint import Checkpoint, read_checkpoint
+from ..disk.checkpoint import Checkpoint, seen_checkpoint
 from ..disk.compressed import is_compressed_name, open_plain, plain_name
 from ..disk.file_queue import MappedFileQueue, is_directory, links_below, start_of, still
 from ..disk.layout import BARRIER_PREFIX, COMMIT_LOG, Layout, absolute, queue_directory, refuse_compressed
@@ -183,7 +183,7 @@ class Snapshot:
             queues=queues,
             queue_file_bytes=consume_queue_size(layout).value,
             index=tuple(list_entries(layout.index)),
-            checkpoint=(read_checkpoint(layout.checkpoint) or Checkpoint())._asdict(),
+            checkpoint=(seen_checkpoint(layout.checkpoint) or Checkpoint())._asdict(),
             abort=layout.abort.exists(),
             ext=ext,
             ext_file_bytes=usual_file_bytes(layout, "mappedFileSizeConsumeQueueExt", ext.values()),
@@ -279,6 +279,13 @@ def broken_links(snapshot: Snapshot) -> Iterator[Missing]:
     below = (path for parent in parents for path in links_below(parent))
     empty = (entry.path for entry in entries if not entry.size)
     yield from filter(None, map(broken_link, chain(map(os.fspath, parts), below, empty)))
+
+
+def directories_for_files(snapshot: Snapshot) -> list[str]:
+    """Directories where a start opens a file: at the place of `checkpoint`, or of index files."""
+    checkpoint = snapshot.layout.checkpoint
+    index = [entry.path for entry in snapshot.index if entry.directory and entry.name.isdecimal()]
+    return [os.fspath(checkpoint), *index] if checkpoint.is_dir() else index
 
 
 def directories_without_files(layout: Layout) -> list[Path]:

@@ -47,6 +47,11 @@ def read_checkpoint(path: str | os.PathLike[str]) -> Checkpoint | None:
     return None
 
 
+def seen_checkpoint(path: str | os.PathLike[str]) -> Checkpoint | None:
+    """As `read_checkpoint`, for who only looks: None for a directory, too, with which no broker starts."""
+    return None if os.path.isdir(path) else read_checkpoint(path)  # noqa: PTH112
+
+
 def checkpoint_bytes(checkpoint: Checkpoint) -> bytes:
     """The bytes of the fields, with which the file begins."""
     return numbers_of(FIELDS).pack(*checkpoint)

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...formats.kinds import KINDS
-from ..broker.load_rules import load_files
+from ..broker.load_rules import directory_for_file, load_files
 from ..broker.profiles import Profile, profile_of
 from ..broker.snapshot import DirectoryEntry, Snapshot, list_entries
 from ..counted import counted, listed
 from ..disk.broker_conf import BrokerConfig
-from ..disk.checkpoint import Checkpoint, read_checkpoint
+from ..disk.checkpoint import Checkpoint, seen_checkpoint
 from ..disk.compressed import read_regular
 from ..disk.file_queue import ForeignEntry, MappedFileQueue, start_of
 from ..disk.layout import Layout, QueueDirectory, queue_directories
@@ -275,7 +275,7 @@ def describe(layout: Layout) -> Description:
         log=log,
         queues=sorted(summaries, key=lambda one: (one.topic, one.queue_id)),
         storage=storage,
-        checkpoint=read_checkpoint(layout.checkpoint),
+        checkpoint=seen_checkpoint(layout.checkpoint),
         restart=_restart(layout, generation, queues, in_use=pid is not None),
         index_files=_index_files(layout, foreign),
         foreign=foreign,
@@ -429,13 +429,13 @@ def _restart(layout: Layout, generation: Generation, queues: list[_DescribedQueu
         log_file_bytes=file_bytes,
         queues={},
         queue_file_bytes=sizes_of(layout).consume_queue.value,
-        index=(),
-        checkpoint=(read_checkpoint(layout.checkpoint) or Checkpoint())._asdict(),
+        index=tuple(list_entries(layout.index)),
+        checkpoint=(seen_checkpoint(layout.checkpoint) or Checkpoint())._asdict(),
         abort=layout.abort.exists(),
     )
     loaded = load_files(snapshot.log, snapshot.log_file_bytes, profile.load)
-    if loaded.refusal is not None:
-        return Restart(generation.version, "", loaded.refusal.reason)
+    if (refusal := loaded.refusal or directory_for_file(snapshot, profile.load)) is not None:
+        return Restart(generation.version, "", refusal.reason)
     if not loaded.files:
         return None
     ends = (found.summary.end_position for found in queues)

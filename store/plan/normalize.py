@@ -6,7 +6,6 @@ No edit can restore missing parts of a log that did not expire: then a plan is r
 from __future__ import annotations
 
 import os
-import stat
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -16,13 +15,20 @@ from types import MappingProxyType
 
 from ...formats.derive import Columns, decode_one
 from ...formats.message import MAGIC_V1, MAGIC_V2, MESSAGE, SMALLEST
-from ..broker.snapshot import DirectoryEntry, FileBytes, Snapshot, broken_links, directories_without_files
+from ..broker.snapshot import (
+    DirectoryEntry,
+    FileBytes,
+    Snapshot,
+    broken_links,
+    directories_for_files,
+    directories_without_files,
+)
 from ..counted import counted
 from ..disk.file_queue import LARGEST_FILE_BYTES, NAME_DIGITS, MappedFileQueue, file_name, start_of, step_of
 from ..disk.files import Edit, Files, reach
 from ..disk.layout import DLEDGER_PREFIX, Layout
 from ..disk.lock import holder
-from ..errors import Missing, Refused, from_os_error
+from ..errors import Missing, Refused
 from ..findings.next_commands import (
     Given,
     NextCommand,
@@ -66,9 +72,7 @@ def normalize(
     for broken in broken_links(snapshot):
         raise Refused(broken.message, path=broken.path, hint=broken.hint)
     if lock.is_dir():
-        reason, root = "the lock is a directory: no broker starts", snapshot.layout.root
-        move = NextCommand(("mv", os.fspath(lock), aside(root, os.fspath(lock))))
-        raise Refused(reason, path=lock, hint=f"move it out of the store: {move}")
+        raise in_the_way("the lock is a directory: no broker starts", os.fspath(lock), snapshot.layout.root)
     if size > LARGEST_FILE_BYTES:
         layout = snapshot.layout
         what = f"log files of {counted(size, 'byte')}, more than any broker can have, {LARGEST_FILE_BYTES}"
@@ -81,7 +85,8 @@ def normalize(
     )
     any_length = any_length and is_size_sure
     kept: list[DirectoryEntry] = []
-    edits: list[Edit] = []
+    why = "a directory in place of a file"
+    edits = [Edit("move", path, why, ("I-110", "I-091")) for path in directories_for_files(snapshot)]
     names = {entry.name for entry in snapshot.log}
     for entry in snapshot.log:
         start = start_of(entry.name)  # with a next file, an empty one was not made in advance but has lost its bytes
@@ -477,17 +482,10 @@ def _is_fresh(layout: Layout, entry: DirectoryEntry) -> bool:
     return first is not None and not _can_have_expired(layout, int(first.ints("store_timestamp")[0]))
 
 
-def check_kinds(edits: Iterable[Edit]) -> None:
-    """Check that everything to be changed can be kept: files, directories, links. Raises Refused."""
-    for path in dict.fromkeys(edit.path for edit in edits):
-        try:
-            mode = os.lstat(path).st_mode
-        except FileNotFoundError:
-            continue
-        except OSError as error:
-            raise from_os_error(error, path) from error
-        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)):
-            raise Refused("neither file nor directory", path=path, hint="remove it")
+def in_the_way(what: str, path: str, root: Path) -> Refused:
+    """The refusal of a store with something that has to be moved away."""
+    move = NextCommand(("mv", path, aside(root, path)))
+    return Refused(what, path=path, hint=f"move it out of the store: {move}")
 
 
 def traces_of_log(snapshot: Snapshot) -> str:

@@ -9,6 +9,7 @@ remove `abort`.
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -25,7 +26,7 @@ from ..broker.system_topics import LMQ_PREFIX
 from ..disk.checkpoint import Checkpoint, checkpoint_bytes
 from ..disk.file_queue import MappedFileQueue
 from ..disk.files import Edit, Phase
-from ..errors import Refused
+from ..errors import Refused, from_os_error
 from ..index.compare import IndexFix, index_edits
 from ..log.commit_log import CommitLog
 from ..queues.edits import ext_edits, queue_edits
@@ -45,7 +46,7 @@ from .entries import EntryFinder, cut_log, entry_index_edits, keep_entries
 from .fill import Fill, tombstoned
 from .gaps import Gap, GapFinder
 from .log import DeadTail, LogPlan, named_messages, plan_log, put_away
-from .normalize import check_kinds, check_reach, normalize, traces_of_log
+from .normalize import check_reach, in_the_way, normalize, traces_of_log
 from .observer import GroupLoss, PlanBuilder, Policy, RecoveryOptions, left_away
 from .torn_records import CutProperties, wrong_offsets
 from .unreferenced import index_alone, places
@@ -350,7 +351,7 @@ def _completed(
     changed = bool(edits) or snapshot.abort  # an unchanged store keeps its checkpoint
     if changed:
         edits += ending(snapshot, checkpoint)
-        check_kinds(edits)
+        _check_kinds(snapshot.layout.root, edits)
     return replace(
         plan,
         edits=edits,
@@ -492,11 +493,27 @@ def _without_log(task: _Task, edits: list[Edit], database: Path | None) -> Plan:
         edits = [*edits, *put_away(snapshot, database)]
     if edits or snapshot.layout.commit_log_directories[0].is_dir():  # the directory can hold the start barrier
         edits = [*edits, *ending(snapshot, new)]
-    check_kinds(edits)
+    _check_kinds(snapshot.layout.root, edits)
     # without queues, only the index names messages
     indexed = 0 if lost.messages else index_alone(snapshot, (), (), (0, -1))
     plan = Plan(task.options.policy, 0, 0, edits, lost=lost, index_alone=indexed, groups=groups)
     return replace(plan, checkpoint=new, complete_checkpoint=new)
+
+
+def _check_kinds(root: Path, edits: Iterable[Edit]) -> None:
+    """Check that everything to be changed can be kept: files, directories, links. Raises Refused."""
+    for path in dict.fromkeys(edit.path for edit in edits):
+        try:
+            mode = os.lstat(path).st_mode
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            wrong = from_os_error(error, path)
+            if wrong.path is None or wrong.path == path:
+                raise wrong from error
+            raise in_the_way(wrong.message, wrong.path, root) from error
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)):
+            raise Refused("neither file nor directory", path=path, hint="remove it")
 
 
 def _files_of(snapshot: Snapshot) -> MappedFileQueue:

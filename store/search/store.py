@@ -204,9 +204,9 @@ class StoreReader(Closing):
     @cached_property
     def checkpoint(self) -> Checkpoint | None:
         """The checkpoint, None if there is none."""
-        from ..disk.checkpoint import read_checkpoint
+        from ..disk.checkpoint import seen_checkpoint
 
-        return read_checkpoint(self.layout.checkpoint)
+        return seen_checkpoint(self.layout.checkpoint)
 
     @cached_property
     def generation(self) -> Generation:

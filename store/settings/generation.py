@@ -37,7 +37,7 @@ from ..broker.snapshot import DirectoryEntry, FileBytes, list_entries
 from ..broker.system_topics import LMQ_PREFIX
 from ..disk.broker_conf import DEFAULTS, FileRules
 from ..disk.byte_reader import note, unread_of
-from ..disk.checkpoint import Checkpoint, read_checkpoint
+from ..disk.checkpoint import Checkpoint, seen_checkpoint
 from ..disk.compressed import plain_name, read_regular
 from ..disk.layout import KV_STORE, ROCKSDB_CONSUME_QUEUE, ROCKSDB_CURRENT, ROCKSDB_STORE, Layout
 from ..errors import Missing, UnreadableRange, from_os_error
@@ -182,7 +182,7 @@ class _Evidence:
 
     @cached_property
     def checkpoint(self) -> Checkpoint:
-        return read_checkpoint(self.layout.checkpoint) or Checkpoint()
+        return seen_checkpoint(self.layout.checkpoint) or Checkpoint()
 
     @cached_property
     def log_files(self) -> list[DirectoryEntry]:
@@ -227,7 +227,7 @@ class _Evidence:
     def newest_index(self) -> IndexFile | None:
         """The newest index file with a whole header."""
         for entry in reversed(list_entries(self.layout.index)):
-            if _is_number(entry.name):
+            if _is_number(entry.name) and not entry.directory:
                 file = IndexFile(entry.path, sizes_of(self.layout).of_index)
                 if file.size > slots_offset():
                     return file

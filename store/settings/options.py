@@ -306,10 +306,10 @@ class BrokerOptions:
         return BrokerOption(name, True, True, "files" if by else "default", by)
 
     def _index_time(self) -> int:
-        from ..disk.checkpoint import read_checkpoint  # imports construct
+        from ..disk.checkpoint import seen_checkpoint  # imports construct
 
         try:
-            checkpoint = read_checkpoint(self._layout.checkpoint)
+            checkpoint = seen_checkpoint(self._layout.checkpoint)
         except StoreError:
             return 0
         return checkpoint.index_msg_timestamp if checkpoint is not None else 0

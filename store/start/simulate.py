@@ -12,7 +12,17 @@ from ...formats.derive import Columns
 from ..audit.verified import VerifiedLog, VerifiedRun
 from ..broker.dispatch import unannounceable
 from ..broker.dispatch_record import Dispatching
-from ..broker.load_rules import BodyCheck, LoadedFile, LoadFailure, Refusal, load_files, size_at, truncate, walk
+from ..broker.load_rules import (
+    BodyCheck,
+    LoadedFile,
+    LoadFailure,
+    Refusal,
+    directory_for_file,
+    load_files,
+    size_at,
+    truncate,
+    walk,
+)
 from ..broker.profiles import DLEDGER_LOAD, Profile, QueueCut, ReputStart
 from ..broker.snapshot import DirectoryEntry, QueueId, Snapshot
 from ..counted import counted
@@ -61,6 +71,7 @@ def simulate(
         outcome.ext = ExtRules.of(snapshot)
     outcome.refusal = (
         outcome.log.refusal
+        or directory_for_file(snapshot, profile.load)
         or _load_queues(outcome)
         or _load_database(outcome)
         or files_alone_needed(outcome.stores, snapshot.layout, profile)

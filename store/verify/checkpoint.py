@@ -16,6 +16,7 @@ from ..disk.checkpoint import Checkpoint
 from ..disk.compressed import read_regular
 from ..errors import Missing, NotFound, StoreError
 from ..findings.catalogue import Severity
+from ..findings.next_commands import RECOVER
 from ..log.batch import Extent, ExtentKind
 from ..start.log import Switches, start_file
 from .context import VerifyContext
@@ -41,6 +42,8 @@ def _checkpoint_file(context: VerifyContext) -> _CheckpointFile | None:
 
     def read() -> _CheckpointFile | None:
         path = context.store.layout.checkpoint
+        if path.is_dir():
+            return None
         try:
             data = read_regular(path, PAGE_BYTES + 1)
         except Missing:
@@ -55,9 +58,13 @@ def page(context: VerifyContext) -> None:
     """Check that the checkpoint is one page: fields, then zeros; and not only zeros if the log has messages."""
     found = _checkpoint_file(context)
     if found is None:
-        if context.log.records:
+        path = context.store.layout.checkpoint
+        if path.is_dir():
+            text = "a directory, not a file: no broker starts"
+            context.findings.add("I-110", path, text, severity=Severity.ERROR, repair=RECOVER)
+        elif context.log.records:
             text = "the checkpoint is missing: a start after a crash would read the whole log"
-            context.findings.add("I-110", context.store.layout.checkpoint, text)
+            context.findings.add("I-110", path, text)
         return
     size = len(found.data)
     if size != PAGE_BYTES:

@@ -32,6 +32,7 @@ from ..disk.compressed import is_compressed_name
 from ..disk.file_queue import MappedFileQueue
 from ..errors import Missing, StoreError, broken_link
 from ..findings.catalogue import Severity
+from ..findings.next_commands import RECOVER
 from ..index.compare import times_match_records
 from ..index.read import IndexFile, Sizes, cannot_follow, is_outside, sizes_of
 from .context import VerifyContext
@@ -73,6 +74,10 @@ def names_and_lengths(context: VerifyContext) -> None:
         if (broken := broken_link(foreign.path)) is not None:
             text = f"{broken.message}; {broken.hint}"
             context.findings.add("I-091", foreign.path, text, severity=Severity.ERROR, repair="")
+            continue
+        if context.profile.load.needs_files and os.path.isdir(foreign.path) and foreign.path[-1].isdecimal():  # noqa: PTH112
+            text = "a directory, not a file: a broker does not start"
+            context.findings.add("I-091", foreign.path, text, severity=Severity.ERROR, repair=RECOVER)
             continue
         text = f"{os.path.basename(foreign.path)}: {foreign.reason}, a broker skips it"  # noqa: PTH119
         context.findings.add("I-091", foreign.path, text)

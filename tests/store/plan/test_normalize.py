@@ -504,3 +504,35 @@ def test_what_stands_in_the_way_of_a_new_store(version: str, tmp_path: Path) -> 
     assert not list((root / "commitlog").iterdir())
     assert run_here(["verify", str(root), "--broker-version", version]).code == 0
     assert "Nothing to do." in run_here(["recover", str(root), "--broker-version", version]).stdout
+
+
+@pytest.mark.parametrize("place", ["checkpoint", "index", "abort"])
+def test_a_directory_where_a_start_opens_a_file(place: str, tmp_path: Path) -> None:
+    """As after a repair of the file system: 5.3.3 does not start; it is moved away, and can be taken back."""
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    path = max((root / "index").iterdir()) if place == "index" else root / place
+    path.unlink(missing_ok=True)
+    path.mkdir()
+    assert run_here(["inspect", str(root)]).stdout.startswith("Do not start a broker: a broker 5.3 would not start")
+    assert "I-180" in said_of(root, BrokerConfig()).of_start
+    older = said_of(root, BrokerConfig(), "4.9.7")
+    assert ("I-180" in older.of_start) is (place == "checkpoint"), "others do not keep 4.9.7 from its start"
+    assert run_here(["recover", str(root), "--apply", "--yes"]).code == 0
+    assert not path.is_dir() and not said_of(root, BrokerConfig()).codes
+    assert run_here(["undo", str(root), "--yes"]).code == 0 and path.is_dir()
+
+
+@pytest.mark.parametrize("place", ["orders", "orders/0"])
+def test_a_file_in_place_of_a_queue(place: str, tmp_path: Path) -> None:
+    """What a start leaves unread is told, and the command that makes room."""
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    path = root / "consumequeue" / place
+    shutil.rmtree(path)
+    path.touch()
+    told = run_here(["verify", str(root)])
+    move = f"mv {path} {root}-aside-consumequeue-{place.replace('/', '-')}"
+    assert told.code == 1 and move in told.stdout and "messages unread" in told.stdout
+    assert run_here(["recover", str(root), "--apply", "--yes"]).code != 0
+    path.rename(tmp_path / "aside")
+    assert run_here(["recover", str(root), "--apply", "--yes"]).code == 0
+    assert not said_of(root, BrokerConfig()).codes

@@ -61,7 +61,7 @@ def test_a_guess_from_less_than_all_is_not_kept(tmp_path: Path, monkeypatch: pyt
     layout = Layout.open(stores.unpack("5.3.3-killed", tmp_path))
     lost = Unread("checkpoint", 0, 4096, "Input/output error")
     with monkeypatch.context() as failing:
-        failing.setattr(generation, "read_checkpoint", Mock(side_effect=lost.error()))
+        failing.setattr(generation, "seen_checkpoint", Mock(side_effect=lost.error()))
         for _ in range(2):
             with noting() as noted:
                 generation_of(layout)
