@@ -561,17 +561,20 @@ def _first_record(entry: DirectoryEntry) -> Columns | None:
 
 
 def _check_queue_size(snapshot: Snapshot) -> None:
-    """Check that most queue files have the expected size. Raises Refused: else the option is wrong, not the files."""
-    sizes = Counter(e.size for entries in snapshot.queues.values() for e in entries if e.size)
+    """Check that most queue files have the expected size, and names that far apart. Raises Refused: else the option is
+    wrong, not the files.
+    """
+    queues, expected = snapshot.queues.values(), snapshot.queue_file_bytes
+    sizes = Counter(e.size for entries in queues for e in entries if e.size)
+    size, count = sizes.most_common(1)[0] if sizes else (expected, 0)
+    what, hint = f"queue files have {counted(size, 'byte')}, not {expected}", "check mappedFileSizeConsumeQueue"
     if not sizes:
-        return
-    size, count = sizes.most_common(1)[0]
-    if size != snapshot.queue_file_bytes and count > sizes[snapshot.queue_file_bytes]:
-        raise Refused(
-            f"queue files have {counted(size, 'byte')}, not {snapshot.queue_file_bytes}",
-            path=snapshot.layout.consume_queue,
-            hint="check mappedFileSizeConsumeQueue",
-        )
+        starts = ([at for e in entries if (at := start_of(e.name)) is not None] for entries in queues)
+        size, count = min(filter(None, map(step_of, starts)), default=expected), 1
+        what = f"queue files are empty, and by their names had {counted(size, 'byte')} at most, not {expected}"
+        hint = f"name their length; if none is missing between the others: --set mappedFileSizeConsumeQueue={size}"
+    if size != expected and count > sizes[expected] and (sizes or size < expected):
+        raise Refused(what, path=snapshot.layout.consume_queue, hint=hint)
 
 
 def _fault(entry: DirectoryEntry, size: int) -> str:

@@ -536,3 +536,15 @@ def test_a_file_in_place_of_a_queue(place: str, tmp_path: Path) -> None:
     path.rename(tmp_path / "aside")
     assert run_here(["recover", str(root), "--apply", "--yes"]).code == 0
     assert not said_of(root, BrokerConfig()).codes
+
+
+def test_empty_queue_files_whose_names_show_another_length(tmp_path: Path) -> None:
+    """All of them: what a broker has by default would make files that the one of this store refuses."""
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    before = {path: path.read_bytes() for path in (root / "consumequeue").glob("*/*/*")}
+    for path in before:
+        os.truncate(path, 0)
+    told = run_here(["recover", str(root), "--apply", "--yes"])
+    assert told.code != 0 and "--set mappedFileSizeConsumeQueue=1000" in told.stdout + told.stderr
+    assert run_here(["recover", str(root), "--apply", "--yes", "--set", "mappedFileSizeConsumeQueue=1000"]).code == 0
+    assert {path: path.read_bytes() for path in (root / "consumequeue").glob("*/*/*")} == before
