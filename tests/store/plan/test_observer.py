@@ -142,8 +142,11 @@ def test_where_nobody_knows_whether_it_was_deleted_its_queues_come_back(
 ) -> None:
     root, config = _without_topic("5.3.3-clean", tmp_path)
     harm(root)
-    plan = _asked(root, config).plan
+    found = _asked(root, config)
+    plan = found.plan
     assert plan is not None and any(f"/{GONE}/" in edit.path for edit in plan.edits)
+    told = [note for note in found.notes if f" messages ({GONE}: " in note]
+    assert len(told) == (harm is _killed), found.notes
 
 
 @pytest.mark.parametrize("some", [False, True])
