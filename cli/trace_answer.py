@@ -39,13 +39,12 @@ def answer(store: Path, question: TraceQuestion, limit: int, common: Common) -> 
     """
     common.open_output().check(COLUMNS)
     with StoreReader(store, common.config()) as opened, scanning(opened, common):
+        check_log(opened.layout, common)
         question = question._replace(given=question.given.at(opened.layout))
         found = trace(opened, question, common.warn)
         shown = list(islice(found, min(limit, sys.maxsize)))
         more = next(found, None) is not None
-        if not shown:
-            check_log(opened.layout, common)
-            searched = searched_text(opened, common.utc)
+        searched = "" if shown else searched_text(opened, common.utc)
     if more:
         common.warn(f"more than {counted(limit, 'message')} found; --limit shows more of them")
     _print([one.to_json() for one in shown], common)

@@ -151,7 +151,7 @@ def rows_in(gaps: Sequence[Gap], positions: Ints) -> tuple[Ints, Ints]:
 
 
 _HOST = b"\x7f\0\0\1"
-_CHUNK_BYTES = 8 << 20
+_CHUNK_BYTES = 4 << 20
 Piece = tuple[int, Content]
 """Log position and bytes."""
 
@@ -162,16 +162,17 @@ def encoded(fills: Sequence[Fill], forms: Forms, bodies: Mapping[int, bytes]) ->
     bodies: by position, bodies of tombstones that services read. Where no record gives a store time, the time of the
     plan is used: a record without a time would be damage itself.
     """
-    lost = together([fill.lost for fill in fills])
-    number = np.repeat(np.arange(len(fills)), [len(fill.lost) for fill in fills])
     times = np.array([fill.gap.store_timestamp or forms.made_ms for fill in fills], np.int64)
-    ends = np.cumsum(lost.size) // _CHUNK_BYTES
-    for rows in np.split(np.arange(len(lost)), np.flatnonzero(np.diff(ends)) + 1):
-        if len(rows):
-            gap = number[rows]
-            yield from _tombstones(lost.take(rows), times[gap], gap, forms, bodies)
+    lost = together([fill.lost for fill in fills])
+    gap = np.repeat(np.arange(len(fills)), [len(fill.lost) for fill in fills])
+    yield from _in_chunks(lost, times[gap], gap, forms, bodies)
+    fillers = of_nobody([place for fill in fills for place in fill.fillers]).replace(queues=[_FILLERS])
+    gap = np.repeat(np.arange(len(fills)), [len(fill.fillers) for fill in fills])
+    yield from _in_chunks(fillers, times[gap], np.arange(len(fillers)), forms._replace(lost_tag=""), {})
     for fill in fills:
-        yield from _beside_tombstones(fill, forms)
+        if fill.blank is not None:
+            position, size = fill.blank
+            yield position, BLANK.build({"total_size": size, "magic_code": MAGIC_BLANK})
 
 
 def together(parts: Sequence[LostUnits]) -> LostUnits:
@@ -191,18 +192,6 @@ def together(parts: Sequence[LostUnits]) -> LostUnits:
     return LostUnits.concat(renumbered) if renumbered else LostUnits([], *np.zeros((6, 0), np.int64))
 
 
-def _beside_tombstones(fill: Fill, forms: Forms) -> Iterator[Piece]:
-    """Yield the fillers of a gap, and its BLANK."""
-    units = of_nobody(fill.fillers).replace(queues=[_FILLERS])
-    number = np.arange(len(units))
-    times = np.full(len(units), fill.gap.store_timestamp or forms.made_ms, np.int64)
-    if len(units):
-        yield from _tombstones(units, times, number, forms._replace(lost_tag=""), {})
-    if fill.blank is not None:
-        position, size = fill.blank
-        yield position, BLANK.build({"total_size": size, "magic_code": MAGIC_BLANK})
-
-
 def padded(record: bytes, count: int) -> bytes:
     """Return a record with `count` more bytes in its property text, which every version reads the same. Raises
     ValueError if the text would be too long for its length field.
@@ -214,6 +203,14 @@ def padded(record: bytes, count: int) -> bytes:
         raise ValueError(f"no room for {counted(count, 'byte')} more in the properties")
     made: bytes = MESSAGE.build({**values, "properties": text + bytes(CRC_ITEM_BYTES * own_crc)})
     return with_crc_item(made) if own_crc else made
+
+
+def _in_chunks(lost: LostUnits, times: Ints, gap: Ints, forms: Forms, bodies: Mapping[int, bytes]) -> Iterator[Piece]:
+    """Yield `_tombstones` of some MiB at a time."""
+    ends = np.cumsum(lost.size) // _CHUNK_BYTES
+    for rows in np.split(np.arange(len(lost)), np.flatnonzero(np.diff(ends)) + 1):
+        if len(rows):
+            yield from _tombstones(lost.take(rows), times[rows], gap[rows], forms, bodies)
 
 
 def _tombstones(lost: LostUnits, times: Ints, gap: Ints, forms: Forms, bodies: Mapping[int, bytes]) -> Iterator[Piece]:

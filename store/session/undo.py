@@ -218,10 +218,11 @@ def undo(
         open_since = force and state in _NOT_UNDOING and not (state.half_way and guarded)
         written = _written_since(layout, journal, files) if open_since else ()
         new_times = _undo_steps(journal, files, written) if state is not SessionState.UNDONE else ()
-        for folder in _further_folders(layout, journal):  # the journal may be moved, or deleted
-            if not (folder / UNDONE).exists():
-                write_new(files, folder / UNDONE, b"")
         lock.leave = journal.lock
+        for folder in _further_folders(layout, journal):  # the journal may be moved, or deleted
+            with suppress(StoreError):  # everything is undone: no more than a later message depends on the mark
+                if not (folder / UNDONE).exists():
+                    write_new(files, folder / UNDONE, b"")
     paths = {step.path for step in journal.steps}
     resumed = state in (SessionState.UNDO_INTERRUPTED, SessionState.UNDONE)
     return Undone(journal.session, journal.command, resumed, len(journal.steps), len(paths), new_times)

@@ -249,13 +249,16 @@ class Ticks(NamedTuple):
 
     def delay(self, out_ms: int, write_ms: int) -> tuple[int, bool]:
         """How long (ms) a message waits from the write tick on, and whether it is rolled."""
-        wait, rolled = self.delays(np.array(out_ms), np.array(write_ms))
-        return int(wait), bool(rolled)
+        wait, window = out_ms - write_ms, self.roll_slots * self.precision_ms
+        if wait < window:
+            return wait, False
+        soon = wait - window < self.roll_slots // 3 * self.precision_ms  # half a round leaves time for the next one
+        return (self.roll_slots // 2 * self.precision_ms if soon else window), True
 
     def delays(self, out_ms: Ints, write_ms: Ints) -> tuple[Ints, Flags]:
-        """`delay` for n messages."""
+        """`delay` for n messages: columns are quick for many, slow for one."""
         wait, window = out_ms - write_ms, self.roll_slots * self.precision_ms
-        soon = wait - window < self.roll_slots // 3 * self.precision_ms  # half a round leaves time for the next one
+        soon = wait - window < self.roll_slots // 3 * self.precision_ms
         round_ms = np.where(soon, self.roll_slots // 2 * self.precision_ms, window)
         return np.where(wait < window, wait, round_ms), wait >= window
 

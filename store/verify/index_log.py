@@ -29,6 +29,7 @@ from .register import after, of_records
 
 _STRAYS_AT_ONCE = 4096
 _RECORDS_AT_ONCE = 256
+_LAST_POSITION = int(np.iinfo(np.int64).max) - 1
 
 
 class _IndexExport(NamedTuple):
@@ -60,7 +61,7 @@ class IndexCompare(Mergeable):
         self.last = max((end for _, end in ranges), default=-1)
         self._in_files = Ranges()
         for begin, end in ranges:
-            self._in_files.add_range(begin, end + 1)
+            self._in_files.add_range(begin, min(end, _LAST_POSITION) + 1)
         #: The first record whose tag is indexed; a broker before 5.4 may have indexed those before it.
         self._tags_from: int | None = None
         self._unlike = False

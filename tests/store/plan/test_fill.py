@@ -5,6 +5,7 @@ there.
 from __future__ import annotations
 
 import os
+import tracemalloc
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -143,6 +144,16 @@ def test_large_fillers_are_split() -> None:
     closed = fills([Gap(0, size, False, 5)], lost(), FORMS)[0]
     assert sum(part for _, part in closed.fillers) == size
     assert all(SMALLEST_FILLER <= part <= 4 << 20 for _, part in closed.fillers)
+
+
+def test_fillers_are_made_a_few_at_a_time() -> None:
+    closed = fills([Gap(0, 64 << 20, False, 5)], lost(), FORMS)
+    tracemalloc.start()
+    try:
+        made = sum(len(piece) for _, piece in encoded(closed, FORMS, {}))
+        assert made == 64 << 20 and tracemalloc.get_traced_memory()[1] < 96 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_small_record_goes_without_the_tag(tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.store.disk.files import Files, confine, has_log_changed_by_session
+from mqstore.store.disk.files import UNDONE, Files, OpenFile, confine, has_log_changed_by_session
 from mqstore.store.disk.layout import JOURNAL, Layout
-from mqstore.store.errors import NotFound, Refused, Unreadable
+from mqstore.store.errors import NoSpace, NotFound, Refused, Unreadable
 from mqstore.store.session.apply import apply
 from mqstore.store.session.journal import (
     MOVES,
@@ -151,6 +151,30 @@ def test_the_note_in_the_store_tells_whether_its_session_was_undone(root: Path, 
     assert not has_log_changed_by_session(layout) and not has_log_changed_by_session(beside)
     shutil.rmtree(layout.journal)
     assert not has_log_changed_by_session(beside)
+
+
+def test_an_undo_needs_no_room_in_the_store(root: Path, place: Path) -> None:
+    """A journal is often elsewhere because the disk of the store is full."""
+    before = content(root)
+    recover_with(root, place, Files())
+    layout, files = layout_of(root, place), FullStore(root)
+    undo(layout, session_to_undo(layout), files)
+    assert content(root) == before
+    with pytest.raises(NotFound):
+        session_to_undo(layout)
+
+
+class FullStore(Files):
+    """The disk of a store takes no further name of a mark."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__()
+        self.root = root
+
+    def create(self, path: Path, *, like: Path | None = None) -> OpenFile:
+        if path.name == UNDONE and path.is_relative_to(self.root):
+            raise NoSpace("no inode left", path=path)
+        return super().create(path, like=like)
 
 
 def test_a_session_in_the_store_counts_with_a_journal_elsewhere(root: Path, place: Path) -> None:

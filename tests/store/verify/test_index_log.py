@@ -117,6 +117,12 @@ def test_a_broker_without_an_index_has_lost_no_key(option: str, work: Path) -> N
     assert not found
 
 
+def test_a_header_may_name_the_last_position_there_is(work: Path) -> None:
+    root = copied(original(CLEAN, work), work)
+    files(root)[-1].set_header("end_physical_offset", int(np.iinfo(np.int64).max))
+    assert "I-105" in {finding.code for finding in _findings(CLEAN, root)}
+
+
 def test_items_of_no_record_are_told_without_the_queues(work: Path) -> None:
     """What the pass over the log has looked at is known whatever it is asked for."""
     name = "5.3.3-killed-page"
