@@ -38,18 +38,7 @@ from ..queues.units import is_pre_fill, is_valid
 from ..settings.options import options_of
 from ..start.config import delay_progress
 from ..start.config_load import config_rules
-from .fill import (
-    SMALLEST_FILLER,
-    Fill,
-    PatchedQueue,
-    Piece,
-    encoded,
-    fills,
-    for_policy_broker,
-    padded,
-    rows_in,
-    unwritten,
-)
+from .fill import Fill, PatchedQueue, Piece, encoded, fills, for_policy_broker, padded, rows_in, unwritten
 from .gaps import Forms, Gap, GapFinder, TornRecord
 from .log import LogPlan, tail_edits, written
 from .lost_messages import EVERYWHERE, RECORD_BYTES_MAX, LostUnits, lost_units
@@ -134,7 +123,7 @@ def keep_log(seen: SeenLog, forms: Forms, elsewhere: LostUnits, brought: Sequenc
     _refuse_lost_dledger(snapshot, gone)
     forms = forms._replace(append_crc=forms.append_crc or finder.crc_items)
     rules = PutRightRules(options_of(snapshot.layout).delay_waits(), finder.verify, finder.record_rules)
-    gaps, lost, saved, restored = _put_right(queue, gaps, lost, rules)
+    gaps, lost, saved, restored = _put_right(queue, gaps, lost, rules, forms.smallest_filler)
     headers = list(_right_headers(queue, elsewhere.take(elsewhere.position < end), rules))
     restored += [piece for piece, _ in headers]
     wanted = list(_missing_places(audits, topics, {position: own for (position, _), own in headers}))
@@ -347,11 +336,12 @@ def _right_headers(
 
 
 def _put_right(
-    queue: MappedFileQueue, gaps: Sequence[Gap], lost: LostUnits, rules: PutRightRules
+    queue: MappedFileQueue, gaps: Sequence[Gap], lost: LostUnits, rules: PutRightRules, smallest: int
 ) -> tuple[list[Gap], LostUnits, LostUnits, list[Piece]]:
     """Take records that are whole except for their header out of the gaps and the lost records.
 
-    Return the remaining gaps, the lost records, the saved records, and the bytes of the latter.
+    Return the remaining gaps, the lost records, the saved records, and the bytes of the latter. smallest: bytes of the
+    smallest filler.
     """
     rest, pieces = list[Gap](), list[Piece]()
     number, rows = rows_in(gaps, lost.position)
@@ -360,7 +350,7 @@ def _put_right(
     for at, gap in enumerate(gaps):
         found = proved.get(at, {})
         parts = _rest_of_gap(gap, found)
-        if any(0 < part.end - part.begin < SMALLEST_FILLER for part in parts):
+        if any(0 < part.end - part.begin < smallest for part in parts):
             rest.append(gap)  # the units of these records are not to be trusted
             continue
         rest += [part for part in parts if part.end > part.begin]

@@ -21,7 +21,9 @@ from ...formats.derive import dtype_of
 from ...formats.derive.ragged import Bytes, Flags, Ints, Structs
 from ...formats.dledger import BLANK, HEAD, HEADER_BYTES, MAGIC_BLANK, MAGIC_ENTRY
 from ...formats.dledger_index import FILE_BYTES, UNIT_BYTES
+from ...formats.message import SMALLEST
 from ...formats.message_properties import ends_with_crc
+from ...formats.tombstone import FILLER_TOPIC
 from ..audit.messages import LogObserver, Messages
 from ..broker.dispatch import Dispatched
 from ..broker.load_rules import LoadedFile
@@ -37,7 +39,7 @@ from ..settings.options import options_of
 from ..start.dledger import DledgerIndexFile, following_entries, heads_of, index_directory, member_state, units_of
 from ..start.outcome import Outcome
 from .close import CUT, RESTORED, KeptLog, edits_of, lengths_of, patched_queue, units_behind, writes_of
-from .fill import SMALLEST_FILLER, Fill, Piece, encoded, for_policy_broker, of_nobody, together
+from .fill import Fill, Piece, encoded, for_policy_broker, of_nobody, together
 from .gaps import Forms, Gap, TornRecord, has_usable_properties, silent_records, torn_records
 from .log import LogPlan, tail_edits, written
 from .lost_messages import EVERYWHERE, LostUnits, items_in, lost_units
@@ -45,7 +47,7 @@ from .torn_records import PutRightRules, all_put_right, cut_properties, further_
 from .unreferenced import LostMessagePlace, Unplaced, pairs_of
 
 _HEAD = dtype_of(HEAD)
-_SMALLEST_ENTRY = HEADER_BYTES + SMALLEST_FILLER
+_SMALLEST_ENTRY = HEADER_BYTES + SMALLEST + len(FILLER_TOPIC)
 _RIGHT_HEAD = "corrects the header of an entry: its record is whole", "I-052"
 
 
@@ -333,7 +335,7 @@ def _fills(
             units = _missing_message(gap, waiting, queues, named)
         if len(units) and room < forms.smallest(queues[int(units.queue[0])].topic):
             units = units.take(slice(0, 0))
-        if not len(units) and room < SMALLEST_FILLER:
+        if not len(units) and room < forms.smallest_filler:
             raise _no_room(gap.begin, room)
         yield Fill(gap, units, [] if len(units) else [(gap.begin, room)], None)
 

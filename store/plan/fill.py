@@ -12,7 +12,7 @@ from ...formats.blank import BLANK, MAGIC_BLANK
 from ...formats.derive import Ragged, encode, sizes
 from ...formats.derive.ragged import Ints
 from ...formats.hashing import crc31, utf8
-from ...formats.message import MAGIC_V1, MAGIC_V2, MESSAGE, PROPERTIES_BYTES_MAX, SMALLEST, TOPIC_BYTES_MAX_V1
+from ...formats.message import MAGIC_V1, MAGIC_V2, MESSAGE, PROPERTIES_BYTES_MAX, TOPIC_BYTES_MAX_V1
 from ...formats.message_properties import CRC_ITEM_BYTES, ITEM_SEPARATOR, with_crc_item, without_crc
 from ...formats.tombstone import FILLER_BYTES_MAX, FILLER_SYS_FLAG, FILLER_TOPIC, LOST_ITEM, lost_item
 from ..audit.messages import Messages
@@ -26,7 +26,6 @@ from ..errors import Refused
 from .gaps import Forms, Gap, batch_text
 from .lost_messages import LostUnits, units_at
 
-SMALLEST_FILLER = SMALLEST + len(FILLER_TOPIC)
 _FILLERS = QueueId(LMQ_PREFIX, 0)
 """Stands for the queue of fillers: as of an LMQ, its records become fillers."""
 
@@ -47,8 +46,9 @@ class Fill(NamedTuple):
     guessed: int = 0
 
 
-def _fill(gap: Gap, units: LostUnits, smallest: Ints) -> Fill:
-    """Close a gap in which `units` name lost records. smallest: bytes of the smallest tombstone of each, int64[n].
+def _fill(gap: Gap, units: LostUnits, smallest: Ints, filler: int) -> Fill:
+    """Close a gap in which `units` name lost records. smallest: bytes of the smallest tombstone of each, int64[n];
+    filler: of the smallest filler.
 
     Space too small for a record goes to a tombstone beside it, or without one into the properties of the record before.
     Raises Refused if there is none: no broker has left such a gap.
@@ -59,7 +59,7 @@ def _fill(gap: Gap, units: LostUnits, smallest: Ints) -> Fill:
     begins = np.append(units.position, gap.end)
     ends = np.append(gap.begin, units.end)
     room = begins - ends
-    tight = (room > 0) & (room < SMALLEST_FILLER)
+    tight = (room > 0) & (room < filler)
     if gap.to_file_end:
         tight[-1] = False
         if room[-1] < BLANK.sizeof():
@@ -73,7 +73,7 @@ def _fill(gap: Gap, units: LostUnits, smallest: Ints) -> Fill:
         room = np.where(tight, 0, room)
     holes = list(zip(ends.tolist(), room.tolist(), strict=True))
     blank = holes.pop() if gap.to_file_end else None
-    fillers = [part for begin, size in holes if size for part in _filler_ranges(begin, size)]
+    fillers = [part for begin, size in holes if size for part in _filler_ranges(begin, size, filler)]
     return Fill(gap, units, fillers, blank)
 
 
@@ -111,10 +111,10 @@ def _smallest(units: LostUnits, forms: Forms) -> Ints:
     return smallest
 
 
-def _filler_ranges(begin: int, size: int) -> Iterator[tuple[int, int]]:
-    """Yield a range as fillers of sizes that brokers can allocate."""
+def _filler_ranges(begin: int, size: int, smallest: int) -> Iterator[tuple[int, int]]:
+    """Yield a range as fillers of sizes that brokers can allocate. smallest: bytes of the smallest."""
     while size > FILLER_BYTES_MAX:
-        part = min(FILLER_BYTES_MAX, size - SMALLEST_FILLER)
+        part = min(FILLER_BYTES_MAX, size - smallest)
         yield begin, part
         begin, size = begin + part, size - part
     yield begin, size
@@ -135,7 +135,7 @@ def fills(gaps: Sequence[Gap], units: LostUnits, forms: Forms) -> list[Fill]:
         if end - first == 1 and whole[first] and not gap.to_file_end:
             found.append(Fill(gap, lost, [], None))  # the usual case: records damaged one by one
         else:
-            found.append(_fill(gap, lost, smallest[mine]))
+            found.append(_fill(gap, lost, smallest[mine], forms.smallest_filler))
         first = end
     return found
 

@@ -127,6 +127,11 @@ class Forms(NamedTuple):
             around += len(LOST_ITEM) + len(NO_OFFSET)
         return around + len(self.of(topic).small)
 
+    @property
+    def smallest_filler(self) -> int:
+        """The bytes of the smallest filler."""
+        return self.smallest(FILLER_TOPIC.decode())
+
     def whole(self, topic: str) -> int:
         """Return the bytes of the smallest tombstone of a topic with mark and all properties."""
         form = self.of(topic)

@@ -32,7 +32,7 @@ from ..broker.snapshot import QueueId, Snapshot
 from ..broker.system_topics import HALF_TOPIC, LMQ_PREFIX, OP_TOPIC
 from ..log.batch import Batch, good_records
 from ..log.commit_log import CommitLog
-from .fill import SMALLEST_FILLER, Fill
+from .fill import Fill
 from .gaps import NO_OFFSET, Forms, Gap
 from .lost_messages import LostUnits, items_in
 
@@ -206,7 +206,7 @@ def with_unreferenced(
         return [], unplaced
     queues = closed[0].lost.queues
     numbers = {queue: number for number, queue in reversed(list(enumerate(queues)))}
-    rooms = sorted(_rooms(closed), key=lambda room: room.begin)
+    rooms = sorted(_rooms(closed, forms.smallest_filler), key=lambda room: room.begin)
     ends = [room.end for room in rooms]
     rows: list[list[Row]] = [[] for _ in closed]
     reach: dict[QueueId, int] = {}
@@ -277,10 +277,10 @@ def _grow_last(rows: list[Row], rooms: Sequence[_Room], queues: Sequence[QueueId
             room.begin += more
 
 
-def _rooms(closed: Sequence[Fill]) -> Iterator[_Room]:
+def _rooms(closed: Sequence[Fill], smallest: int) -> Iterator[_Room]:
     for number, fill in enumerate(closed):
         for begin, size in fill.fillers:
-            yield _Room(number, begin, begin + size, SMALLEST_FILLER, False)
+            yield _Room(number, begin, begin + size, smallest, False)
         if fill.blank is not None:
             begin, size = fill.blank
             yield _Room(number, begin, begin + size, BLANK.sizeof(), True)

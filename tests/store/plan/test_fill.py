@@ -19,7 +19,7 @@ from mqstore.formats.tombstone import LOST_ITEM
 from mqstore.store.disk.file_queue import MappedFile, MappedFileQueue, file_name
 from mqstore.store.errors import Refused
 from mqstore.store.log.commit_log import Batch, CommitLog
-from mqstore.store.plan.fill import SMALLEST_FILLER, PatchedQueue, _cut_apart, encoded, fills, padded
+from mqstore.store.plan.fill import PatchedQueue, _cut_apart, encoded, fills, padded
 from mqstore.store.plan.gaps import Forms, Gap
 
 from .tombstones import BARE_RECORD, FORMS, MADE_MS, lost
@@ -107,12 +107,17 @@ def test_a_rest_too_small_goes_to_the_tombstone_beside_it() -> None:
     assert len(to_end.lost) == 0 and to_end.blank == (1000, 1000)
 
 
-def test_a_gap_too_small_for_any_record() -> None:
-    size = SMALLEST_FILLER - 1
-    padded = fills([Gap(1000, 1000 + size, False, 5, 800)], lost(), FORMS)[0]
+@pytest.mark.parametrize("append_crc", [False, True])
+def test_a_gap_too_small_for_any_record(append_crc: bool) -> None:
+    """A record that ends with a checksum of all its bytes is larger by that."""
+    forms = FORMS._replace(append_crc=append_crc)
+    size = SMALLEST + CRC_ITEM_BYTES * append_crc  # and the topic's name would be one more
+    padded = fills([Gap(1000, 1000 + size, False, 5, 800)], lost(), forms)[0]
     assert padded.padding == size
     with pytest.raises(Refused, match="too few for a record"):
-        fills([Gap(1000, 1000 + size, False, 5)], lost(), FORMS)
+        fills([Gap(1000, 1000 + size, False, 5)], lost(), forms)
+    filled = fills([Gap(1000, 1000 + size + 1, False, 5, 800)], lost(), forms)
+    assert [len(data) for _, data in encoded(filled, forms, {})] == [size + 1]
 
 
 @pytest.mark.parametrize("time", [0, 5])
@@ -143,7 +148,7 @@ def test_large_fillers_are_split() -> None:
     size = (8 << 20) + 50
     closed = fills([Gap(0, size, False, 5)], lost(), FORMS)[0]
     assert sum(part for _, part in closed.fillers) == size
-    assert all(SMALLEST_FILLER <= part <= 4 << 20 for _, part in closed.fillers)
+    assert all(FORMS.smallest_filler <= part <= 4 << 20 for _, part in closed.fillers)
 
 
 def test_fillers_are_made_a_few_at_a_time() -> None:
