@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING
 
 from ..store.broker.profiles import VERSIONS, profile_of
 from ..store.counted import bytes_text, counted
-from ..store.findings.next_commands import Given, NextCommand, command, going_on, next_commands, repair_command
+from ..store.findings.next_commands import (
+    MENDS,
+    Given,
+    NextCommand,
+    command,
+    cure_of,
+    going_on,
+    next_commands,
+    repair_command,
+)
 from ..store.recover.recovery import Recovery, facts_of, lost_topics
 from ..store.repair.recheck import EVERYTHING, Unrepairable, unrepairable_of
 from ..store.session.journal import carried_out
@@ -141,7 +150,8 @@ def _remedy(before: JudgedRecovery, given: Given) -> str:
     if live:
         loses = f"loses {_messages(found.plan.lost_messages)}{_behind_the_log(before)}"
         return f"The plan {loses}; it needs a store that no process uses."
-    loses = f" loses {_messages(found.plan.lost_messages)}{_left_unfired(before)}" if found.plan.edits else " is next"
+    lost = _messages(found.plan.lost_messages)
+    loses = f" loses {lost}{_left_unfired(before)}{_left_unread(before)}" if found.plan.edits else " is next"
     if lacks_first_files(before.verdict):
         loses = " does not bring them back: first look for the files, or for a replica that has them (--replica)"
     return f"`{steps[0]}`{loses}{_behind_the_log(before)}."
@@ -167,6 +177,13 @@ def _left_unfired(before: JudgedRecovery) -> str:
         return "; timed messages stay unfired"
     damaged = any(each.code == "I-126" for each in before.verdict.findings)
     return " of the log; timed messages of damaged timer log entries may stay unfired" if damaged else ""
+
+
+def _left_unread(before: JudgedRecovery) -> str:
+    """How many messages get no unit by any plan."""
+    left = (each for each in before.verdict.serious if each.code == "I-070" and cure_of(each) not in MENDS)
+    many = sum(each.count for each in left)
+    return f"; {counted(many, 'message stays', 'messages stay', form=',')} unread" if many else ""
 
 
 def _behind_the_log(before: JudgedRecovery) -> str:

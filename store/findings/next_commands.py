@@ -125,8 +125,11 @@ class NextCommand(NamedTuple):
 
     @property
     def changes(self) -> bool:
-        """Whether it repairs something in place, or shows how. Other commands show or save what is there."""
-        return "--apply" in self.words or self.words[0] in _IN_PLACE or self.words[:2] in _FINISH
+        """Whether it repairs something, in place or in a plain copy, or shows how. Other commands show or save what is
+        there.
+        """
+        repairs = not {"--apply", "--convert"}.isdisjoint(self.words)
+        return repairs or self.words[0] in _IN_PLACE or self.words[:2] in _FINISH
 
     @property
     def ends(self) -> bool:

@@ -15,6 +15,7 @@ from mqstore.formats.epoch_file import FILE as EPOCH_FILE
 
 from .. import recovery_cases, stores
 from ..store.disk.test_lock import other_process
+from ..store.verify.damaged import give_twice
 from .damaged_case import SIZES, of_case
 from .datadriven import run_here
 
@@ -29,6 +30,19 @@ def test_the_command_to_go_on_with(options: list[str], tmp_path: Path) -> None:
     sizes = [word for size in SIZES for word in ("--set", size.removeprefix("--set="))]
     wanted = shlex.join(["--apply", *options, *version, *sizes])
     assert page.splitlines()[-1] == f"Next: mqstore recover {root} {wanted}"
+
+
+def test_a_message_that_stays_unread_is_told_before_and_after(tmp_path: Path) -> None:
+    """Another one has its queue offset: only a plain store has room for both."""
+    root = stores.unpack("5.3.3-dledger", tmp_path)
+    give_twice(root, named=False)
+    (root / "abort").touch()
+    before = run_here(["recover", str(root)]).stdout
+    assert before.splitlines()[0].endswith(" --apply` loses no message; 1 message stays unread.")
+    run_here(["recover", str(root), "--apply", "--yes"])
+    after = run_here(["recover", str(root)]).stdout.splitlines()
+    convert = f"mqstore repair {root} --convert plain --to {root}-plain"
+    assert after[0].endswith(f"`{convert}` is next.") and after[-1] == f"Next: {convert}"
 
 
 @pytest.mark.parametrize("words", [[], ["--apply", "--yes"]])

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.formats.consume_queue import UNIT_BYTES
 from mqstore.store.disk.layout import Layout
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.findings.next_commands import cure_of
@@ -18,6 +17,7 @@ from mqstore.store.verify.run import verify
 from mqstore.store.verify.start import predict, refused_by_config, start_beside, unfinished_change, why_not
 
 from ...stores import unpack
+from .damaged import give_twice
 from .mutations import NOW_MS
 from .mutations.timer import Timer
 
@@ -55,19 +55,7 @@ def test_two_messages_of_one_queue_offset(named: bool, name: str, tmp_path: Path
     is in the place of the unit of the earlier one, nobody gets that; a plain store has units for both.
     """
     root = unpack(name, tmp_path)
-    with StoreReader(root) as store:
-        ends = max(store.queue_summaries, key=lambda each: each.max_offset)
-        with store.queues.open(ends.topic, ends.queue_id) as queue:
-            last = queue.unit(ends.max_offset - 1)
-            assert last is not None
-            units = Path(queue.files.files[-1].path)
-            at = last.queue_offset * UNIT_BYTES - queue.files.files[-1].start
-            file = store.log_files.file_at(last.physical_offset)
-            assert file is not None
-    _write(Path(file.path), last.physical_offset - file.start + 20, (last.queue_offset - 1).to_bytes(8, "big"))
-    if not named:
-        data = units.read_bytes()
-        _write(units, at - UNIT_BYTES, data[at : at + UNIT_BYTES] + bytes(UNIT_BYTES))
+    give_twice(root, named=named)
     verdict = verify(root, Scope(), now_ms=NOW_MS)
     found = {one.code: one for one in verdict.findings if one.severity >= Severity.WARNING}
     if named:
@@ -76,12 +64,6 @@ def test_two_messages_of_one_queue_offset(named: bool, name: str, tmp_path: Path
         return
     assert "another message has this queue offset" in found["I-070"].message and "I-182" in found
     assert ("--convert plain" in cure_of(found["I-070"])) is name.endswith("dledger")
-
-
-def _write(path: Path, position: int, data: bytes) -> None:
-    with path.open("r+b") as file:
-        file.seek(position)
-        file.write(data)
 
 
 @pytest.mark.parametrize(
