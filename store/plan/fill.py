@@ -318,7 +318,8 @@ class PatchedQueue(MappedFileQueue):
         size = max(0, min(size, file.size - offset))
         if self._is_plain(file, offset, size):
             return self._base.read_file(file._replace(size=self._present[file.path]), offset, size)
-        return bytes(self._patched(file, offset, size))
+        data = bytearray(size)
+        return bytes(data[: self.read_into(file, offset, memoryview(data))])
 
     def fill(self, file: MappedFile, offset: int, buffer: memoryview) -> tuple[int, list[Unread]]:
         """As for any queue, with the pieces laid over."""
@@ -327,15 +328,24 @@ class PatchedQueue(MappedFileQueue):
             whole = file._replace(size=self._present[file.path])
             return self._base.fill(whole, offset, buffer[:size])
         there = min(size, max(0, self._present.get(file.path, 0) - offset))
+        unread: list[Unread] = []
         if there:
             whole = file._replace(size=self._present[file.path])
-            read, unread = self._base.fill(whole, offset, buffer[:there])
-            if unread or read < there:  # a piece may cover the unreadable bytes
-                buffer[:size] = self._patched(file, offset, size)
-                return size, []
+            there, unread = self._base.fill(whole, offset, buffer[:there])
         buffer[there:size] = bytes(size - there)
         self._lay_over(file, offset, buffer[:size])
-        return size, []
+        return size, [part for each in unread for part in self._uncovered(file, each)]
+
+    def _uncovered(self, file: MappedFile, unread: Unread) -> Iterator[Unread]:
+        """Yield the parts of an unreadable range of a file that no piece covers."""
+        at = unread.offset
+        for position, piece in self._pieces_from(file.start + at, file.start + unread.end):
+            begin = position - file.start
+            if begin > at:
+                yield unread._replace(offset=at, length=begin - at)
+            at = begin + len(piece)
+        if at < unread.end:
+            yield unread._replace(offset=at, length=unread.end - at)
 
     def _is_plain(self, file: MappedFile, offset: int, size: int) -> bool:
         """Whether no piece covers the range and the file has all of it."""
@@ -363,15 +373,6 @@ class PatchedQueue(MappedFileQueue):
             if position + len(piece) > begin:
                 yield position, piece
             number += 1
-
-    def _patched(self, file: MappedFile, offset: int, size: int) -> bytearray:
-        data = bytearray(size)
-        there = min(size, max(0, self._present.get(file.path, 0) - offset))
-        if there:
-            whole = file._replace(size=self._present[file.path])
-            data[:there] = self._base.read_file(whole, offset, there)
-        self._lay_over(file, offset, memoryview(data))
-        return data
 
     def _lay_over(self, file: MappedFile, offset: int, data: memoryview) -> None:
         """Lay the pieces over `data`, the bytes of a file from an offset on."""

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from mqstore.formats.message import MESSAGE, SMALLEST
 from mqstore.formats.message_properties import CRC_ITEM_BYTES, crc_item, crc_ok, parse
 from mqstore.formats.tombstone import LOST_ITEM
+from mqstore.store.disk.byte_reader import Unread
 from mqstore.store.disk.file_queue import MappedFile, MappedFileQueue, file_name
 from mqstore.store.errors import Refused
 from mqstore.store.log.commit_log import Batch, CommitLog
@@ -201,3 +202,20 @@ def test_sizes_are_exact_to_the_byte(append_crc: bool, tmp_path: Path) -> None:
         assert ("TAGS" in found) == (size >= smallest + len(LOST_ITEM) + tag)
         begin = int(batch.position[row])
         assert crc_ok(data[begin : begin + size]) is (True if append_crc else None)
+
+
+def test_a_piece_over_unreadable_bytes_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What no piece covers stays unreadable, and nothing more."""
+    path = tmp_path / file_name(0)
+    path.write_bytes(b"a" * 300)
+    with MappedFileQueue.open(tmp_path, 300) as base:
+        bad = Unread(str(path), 100, 100, "Input/output error")
+        monkeypatch.setattr(base, "fill", lambda file, offset, buffer: (len(buffer), [bad]))
+        monkeypatch.setattr(base, "read_file", lambda *_: pytest.fail("it raises here"))
+        read = {}
+        for begin, end in ((100, 200), (90, 210), (120, 150)):
+            queue = PatchedQueue(base, base.files, {str(path): 300}, [(begin, b"x" * (end - begin))])
+            read[begin] = queue.fill(base.files[0], 0, memoryview(bytearray(300)))[1]
+            if not read[begin]:
+                assert queue.read_file(base.files[0], 0, 300)[begin:end] == b"x" * (end - begin)
+    assert read == {100: [], 90: [], 120: [bad._replace(length=20), bad._replace(offset=150, length=50)]}
