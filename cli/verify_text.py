@@ -107,14 +107,12 @@ _CODES = 6
 def _what_now(path: Path | str, verdict: Verdict, given: Given, verbose: bool) -> Iterator[str]:
     """The commands that mend the findings, in order; then why some findings are beyond repair."""
     from ..store.disk.layout import is_uri
-    from ..store.findings.next_commands import calls_for_something, refused, tidying_commands
-    from ..store.verify.verdict import commands_of, what_now
+    from ..store.findings.next_commands import calls_for_something, refused
+    from ..store.verify.verdict import commands_of, tidying_of, what_now
 
     about = [f for f in verdict.findings if calls_for_something(f)]
     if not about:
-        no_plan = verdict.live or verdict.unmendable
-        tidy = [] if no_plan else tidying_commands(verdict.findings, path, given, recovered=verdict.recovered)
-        yield from _nothing_urgent(verdict, tidy, verbose)
+        yield from _nothing_urgent(verdict, tidying_of(verdict, path, given), verbose)
         return
     commands = commands_of(verdict, about, path, given)
     plan = any("--apply" in each.words for each in commands)

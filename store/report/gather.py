@@ -21,7 +21,6 @@ from ..counted import bytes_text, counted
 from ..disk.lock import holder
 from ..errors import Missing, StoreError
 from ..findings.next_commands import Given, NextCommand, calls_for_something
-from ..findings.next_commands import tidying_commands as tidying
 from ..inspect.description import last_exit
 from ..inspect.stats import BIN_BITS, size_bin
 from ..log.commit_log import Extent, ExtentKind
@@ -32,7 +31,7 @@ from ..settings.options import options_of
 from ..timer.wheel import waiting
 from ..verify.context import LogWatcher, Records, Scope, VerifyContext
 from ..verify.run import verify
-from ..verify.verdict import Status, Verdict, commands_of, first_sentence
+from ..verify.verdict import Status, Verdict, commands_of, first_sentence, tidying_of
 
 _HOUR_MS = 3_600_000
 HOURS_MAX = 24 * 15
@@ -124,8 +123,7 @@ def _commands(verdict: Verdict, root: str, given: Given) -> tuple[list[NextComma
     """Return what mends a store, else what tidies it up, and whether it only needs tidying."""
     about = [finding for finding in verdict.findings if calls_for_something(finding)]
     if not about:
-        tidy = tidying(verdict.findings, root, given, recovered=verdict.recovered)
-        return ([] if verdict.live else tidy), True
+        return tidying_of(verdict, root, given), True
     return commands_of(verdict, about, root, given), False
 
 

@@ -18,7 +18,16 @@ from typing import TYPE_CHECKING, Any
 from ..counted import counted
 from ..findings.catalogue import Severity, catalogue
 from ..findings.findings import Finding
-from ..findings.next_commands import INTERRUPTED, NOTHING_GIVEN, Given, NextCommand, command_for, next_commands, refused
+from ..findings.next_commands import (
+    INTERRUPTED,
+    NOTHING_GIVEN,
+    Given,
+    NextCommand,
+    command_for,
+    next_commands,
+    refused,
+    tidying_commands,
+)
 from .context import LogFacts, LogWatcher
 
 if TYPE_CHECKING:
@@ -201,6 +210,15 @@ def commands_of(
 ) -> list[NextCommand]:
     """Return `next_commands` of some findings of a verdict, with all that the verdict knows of repairs."""
     return next_commands(findings, store, given, whole=not verdict.unread, **verdict.known_of_repairs)
+
+
+def tidying_of(verdict: Verdict, store: PathLike[str] | str, given: Given) -> list[NextCommand]:
+    """Return what mends the warnings of a store without errors; nothing where no plan can be made, or
+    not all was checked.
+    """
+    if verdict.live or verdict.unmendable or verdict.unread:
+        return []
+    return tidying_commands(verdict.findings, store, given, recovered=verdict.recovered)
 
 
 def findings_json(verdict: Verdict, store: Path | str, given: Given = NOTHING_GIVEN) -> Iterator[dict[str, Any]]:

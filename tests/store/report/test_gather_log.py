@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mqstore.store.findings.findings import Finding
+from mqstore.store.findings.next_commands import NOTHING_GIVEN
 from mqstore.store.inspect.stats import Stats
 from mqstore.store.log.commit_log import Batch
 from mqstore.store.log.message import Mark
@@ -22,12 +25,14 @@ from mqstore.store.report.gather import (
     LogPlaces,
     PlaceContent,
     Sums,
+    _commands,
     summed,
 )
 from mqstore.store.search.store import StoreReader
 from mqstore.store.verify import log_pass
 from mqstore.store.verify.context import Scope
 from mqstore.store.verify.run import verify
+from mqstore.store.verify.verdict import Status, Verdict
 
 Unpack = Callable[[str], Path]
 
@@ -134,3 +139,11 @@ def test_places_cover_the_log(start: int, size: int, file_bytes: int) -> None:
     assert edges[0] == start and edges[-1] >= start + size
     for place in (0, 1, MAP_COLUMNS - 1, places.total - 1):
         assert places.at(int(edges[place])) == place or edges[place] == edges[place + 1]
+
+
+def test_no_command_tidies_a_store_that_no_plan_is_made_for() -> None:
+    """As in the text of verify."""
+    verdict = Verdict(Status.CLEAN, [Finding.of("I-102", "/s/index/1", "is odd")], 1, 1, 0.0)
+    assert _commands(verdict, "/s", NOTHING_GIVEN)[0]
+    for unfit in ({"unmendable": "a DLedger log beside a RocksDB"}, {"live": True}, {"unread": ["the index"]}):
+        assert _commands(replace(verdict, **unfit), "/s", NOTHING_GIVEN) == ([], True)  # type: ignore[arg-type]
