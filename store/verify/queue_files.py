@@ -16,7 +16,6 @@ from construct import ConstructError
 from ...formats import batch_consume_queue, consume_queue
 from ...formats import rocksdb_consume_queue as formats
 from ...formats.consume_queue import EXT_ADDRESS_MAX
-from ...formats.consumer_offset import OFFSET_TABLE
 from ...formats.delay_offset import FILE as DELAY_FILE
 from ...formats.rocksdb_consume_queue import BOUNDS, MAX
 from ..broker.snapshot import QueueId, list_entries
@@ -32,12 +31,12 @@ from ..findings.catalogue import Severity
 from ..queues.read import ConsumeQueue, QueueSummary
 from ..queues.rocksdb import RocksDb, RocksdbConsumeQueue, readable
 from ..queues.units import is_used
+from ..start.config import delay_progress
+from ..start.config_load import config_rules
 from ..start.queue_stores import batches_in_database
 from .context import VerifyContext
 from .queue_state import LEFT_OUT, QueueReader, QueueStates, queues_of
 from .register import after, before
-
-_BLOCK_BYTES = 1 << 20
 
 
 def _all_queues(queues: QueueStates) -> Iterator[tuple[QueueId, str, int]]:
@@ -173,29 +172,19 @@ def _has_queue(path: str) -> bool:
 @after("I-077")
 def delayed_messages(context: VerifyContext) -> None:
     """Check that delayOffset.json is not ahead of the queues of delayed messages."""
-    from ..broker.topics import loads
-    from ..disk.compressed import read_regular
-    from ..errors import StoreError
-
     queues = queues_of(context)
     path = context.store.layout.config / DELAY_FILE
     if queues.unreadable or context.scope.topic not in (None, SCHEDULE_TOPIC):
         return
-    try:
-        found = loads(read_regular(path, _BLOCK_BYTES).decode())
-    except (StoreError, ValueError, RecursionError):
-        return  # I-140 reports it
-    table = found.get(OFFSET_TABLE) if isinstance(found, dict) else None
-    for level, offset in (table if isinstance(table, dict) else {}).items():
-        if not str(level).isdecimal() or not isinstance(offset, int):
-            continue
-        queue = QueueId(SCHEDULE_TOPIC, int(level) - 1)
+    reached = delay_progress(context.store.layout, config_rules(context.profile)) or {}
+    for level, offset in reached.items():
+        queue = QueueId(SCHEDULE_TOPIC, level - 1)
         check = queues.checks.get(queue)
         end = check.live_end if check is not None else 0
         if context.crashed:  # a start dispatches again what has no unit yet
             end = max(end, context.log.next_offset.get(queue, 0))
         if context.scope.wants(queue) and offset > end and not context.live and context.log.complete:
-            text = f"delayOffset.json has {offset}, but the queue ends at {end}"
+            text = f"delay level {level} goes on at offset {offset}, but its queue ends at {end}"
             context.queue_finding("I-077", queue, path, text)
 
 

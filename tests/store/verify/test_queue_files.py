@@ -100,3 +100,13 @@ def test_a_topic_with_queues_of_both_types(tmp_path: Path) -> None:
     topic = min(path.name for path in (root / "batchconsumequeue").iterdir())
     shutil.copytree(root / "batchconsumequeue" / topic, root / "consumequeue" / topic)
     assert "I-083" in {f.code for f in said(root) if f.topic == topic}
+
+
+def test_delay_levels_are_compared_as_a_start_reads_them(root: Path) -> None:
+    """Also from a file with a byte that is no UTF-8."""
+    path = root / "config" / "delayOffset.json"
+    path.write_bytes(b'{"offsetTable":{4:99},"x":"\xff"}')
+    with StoreReader(root) as store:
+        found = verify(store, Scope(groups=frozenset({"commit_log", "consume_queue"}))).findings
+    (finding,) = (each for each in found if each.code == "I-077")
+    assert finding.path == str(path) and "level 4 goes on at offset 99" in finding.message
