@@ -76,11 +76,11 @@ class BatchConsumeQueue(Closing):
 
     @cached_property
     def stop(self) -> int:
-        """Number behind the last valid unit; the file with that unit is read from its front."""
+        """Number behind the last valid unit; the file with that unit is read from its first whole unit on."""
         for file in reversed(self.files.files):
             stop = 0
             window = WINDOW_UNITS * UNIT_BYTES
-            for at, data in self.files.windows(file, 0, file.size, window, UNIT_BYTES):
+            for at, data in self.files.windows(file, -file.start % UNIT_BYTES, file.size, window, UNIT_BYTES):
                 found = np.flatnonzero(is_valid(np.frombuffer(data, BATCH_UNIT_DTYPE, len(data) // UNIT_BYTES)))
                 if len(found):
                     stop = (file.start + at) // UNIT_BYTES + int(found[-1]) + 1

@@ -236,3 +236,15 @@ def test_a_broker_takes_what_ends_at_the_write_position_for_the_last_unit(name: 
     last = UNIT.parse(content[end - UNIT_BYTES : end])
     assert queue.max_offset == last.msg_base_offset + last.batch_size
     assert (queue.max_offset == 16) == (int(name) == 0)
+
+
+def test_units_of_a_file_that_starts_between_units(tmp_path: Path) -> None:
+    """They are counted alike from both sides."""
+    with made(tmp_path / "0", [(100, 5, 0, 2), (200, 6, 2, 2)], size=2) as whole:
+        data = Path(whole.files.files[0].path).read_bytes()
+    folder = tmp_path / "1"
+    folder.mkdir()
+    (folder / f"{UNIT_BYTES + 6:020d}").write_bytes(bytes(UNIT_BYTES - 6) + data)
+    with BatchConsumeQueue("T", 0, MappedFileQueue.open(folder)) as queue:
+        assert queue.first == 2 and queue.stop == 4
+        assert [unit.msg_base_offset for n in range(queue.first, queue.stop) if (unit := queue.unit(n))] == [0, 2]
