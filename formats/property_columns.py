@@ -13,7 +13,7 @@ from . import kernel
 from . import message_properties as names
 from .derive.program import Noting
 from .derive.ragged import Bytes, Flags, Ints, Ragged, StringNotes, overlapping, ragged_copy
-from .message_properties import CRC32, CRC_DIGITS, CRC_ITEM_BYTES, CRC_ITEM_HEAD, ITEM_SEPARATOR, NAME_VALUE_SEPARATOR
+from .message_properties import CRC_DIGITS, CRC_ITEM_BYTES, CRC_ITEM_HEAD, ITEM_SEPARATOR, NAME_VALUE_SEPARATOR
 
 _SEPARATOR = ITEM_SEPARATOR[0]
 _NAME_VALUE = NAME_VALUE_SEPARATOR[0]
@@ -404,21 +404,21 @@ _FIRST_BYTES = np.array([((1 << 8 * n) - 1) << 8 * (8 - n) for n in range(9)], n
 """Masks of the first n bytes of a word."""
 
 
-def ends_with_crc_item(texts: Ragged, head: bytes = CRC32.encode()) -> Flags:
-    """bool[n]: the last item of the text is a `__CRC32#` (spec 1.7). head: the bytes with which it begins."""
+def ends_with_crc_item(texts: Ragged) -> Flags:
+    """bool[n]: see `message_properties.ends_with_crc`."""
     item = texts.start + texts.length - CRC_ITEM_BYTES
     has = np.zeros(len(texts), np.bool_)
     rows = np.flatnonzero(texts.length >= CRC_ITEM_BYTES)
     # a word is compared quickly, and most stores have none
     words = overlapping(texts.buffer, np.dtype(np.uint64))
-    rows = rows[words[item[rows]] == np.frombuffer(head, words.dtype, 1)]
-    has[rows] = overlapping(texts.buffer, np.dtype((np.void, len(head))))[item[rows]] == np.void(head)
+    rows = rows[words[item[rows]] == np.frombuffer(CRC_ITEM_HEAD, words.dtype, 1)]
+    has[rows] = overlapping(texts.buffer, np.dtype((np.void, len(CRC_ITEM_HEAD))))[item[rows]] == np.void(CRC_ITEM_HEAD)
     return has
 
 
 def ends_with_misnamed_crc_item(texts: Ragged) -> Flags:
     """bool[n]: the text ends like a `__CRC32#` item, but with another name (spec 1.7)."""
-    rows = np.flatnonzero((texts.length >= CRC_ITEM_BYTES) & ~ends_with_crc_item(texts, CRC_ITEM_HEAD))
+    rows = np.flatnonzero((texts.length >= CRC_ITEM_BYTES) & ~ends_with_crc_item(texts))
     found = np.zeros(len(texts), np.bool_)
     found[rows] = crc_values(texts[rows]) >= 0
     return found

@@ -191,7 +191,7 @@ def spread(column: Any, count: int) -> Ints:
 
 def rows_with_crc(properties: Ragged) -> Ints:
     """The rows whose properties end with a `__CRC32#` item."""
-    return np.flatnonzero(ends_with_crc_item(properties, CRC_ITEM_HEAD))
+    return np.flatnonzero(ends_with_crc_item(properties))
 
 
 def _with_crc_items(properties: Ragged) -> Ragged:

@@ -13,15 +13,17 @@ from mqstore.formats.derive import Ragged
 from mqstore.formats.hashing import java_string
 from mqstore.formats.message_properties import (
     CRC_DIGITS_AT,
+    CRC_ITEM_BYTES,
     KEYS,
     TAGS,
     UNIQ_KEY,
     crc_item,
+    ends_with_crc,
     format_properties,
     has_item,
     parse,
 )
-from mqstore.formats.property_columns import PropertyItems, ends_with_misnamed_crc_item, find
+from mqstore.formats.property_columns import PropertyItems, ends_with_crc_item, ends_with_misnamed_crc_item, find
 from tests.slices import examples
 
 WORDS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x01\x02"), min_size=1)
@@ -181,3 +183,11 @@ def test_texts_of_few_shapes(shapes: list[bytes], damage: list[tuple[int, int, b
     assert answers(items) == expected
     for name in NAMES_ASKED:
         assert items.has_name(name) == any(part.has_name(name) for part in parts)
+
+
+def test_an_item_that_only_begins_like_a_checksum_is_none() -> None:
+    """A name that goes on behind `__CRC32#` is the property of a client."""
+    other = b"__CRC32#2\x01value7890\x02"
+    texts = [b"A\x01b\x02" + crc_item(b""), other, b"A\x01b\x02" + other]
+    found = ends_with_crc_item(Ragged.of(texts)).tolist()
+    assert len(other) == CRC_ITEM_BYTES and found == [ends_with_crc(text) for text in texts] == [True, False, False]
