@@ -61,7 +61,8 @@ def put(
     half message; without that half message it is left out, and stderr says so. POP check points and
     acknowledgements that point to other places are left out, too. The delivery progress of delay levels and timers
     is not copied: their messages are delivered once more. If a timed message is due already and the store has no
-    files of the timer, stderr says so: verify names the repair, if one is needed.
+    files of the timer, stderr says so: verify names the repair, if one is needed. A topic that the store lacks is
+    made as a broker makes one for a producer, without attributes such as message.type=LITE: no message has them.
 
     \b
     Examples:
