@@ -28,7 +28,8 @@ from ...stores import FEW_OF_TODAY, OF_TODAY, config, truth, unpack
 from ...verdict import said_of
 from .test_rocksdb import state
 
-pytestmark = pytest.mark.long
+# B40: the record at 0 has no unit in one of the stores, and a search by time says so
+pytestmark = [pytest.mark.long, pytest.mark.filterwarnings("ignore:TopicA. queue 1 begins at 1:UserWarning")]
 
 ROCKS = "5.3.3-rocksdb"
 SAME, LIGHT = "5.5.1-combine-same", "5.5.1-combine-lmq"
