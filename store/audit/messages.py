@@ -129,8 +129,7 @@ class Share:
     def to_json(self) -> dict[str, Any]:
         """Return the fields of the JSON."""
         row: dict[str, Any] = {
-            "topic": self.queue.topic,
-            "queue_id": self.queue.queue_id,
+            **self.queue._asdict(),
             "messages": self.messages,
             "bytes": self.bytes,
             "first_store_timestamp": self.first_store_timestamp,
@@ -444,12 +443,11 @@ class _PendingMessages:
 
 
 def _named_behind(queue: StartedQueue, messages: Messages, wrong: Flags) -> Flags:
-    """Return which messages have their unit behind their queue offset, as the later of two records with the same one:
-    bool[n]. A unit in front is not enough: groups may be past it. wrong: messages to look for.
+    """Return which of the `wrong` messages have their unit behind their queue offset, as after another message with the
+    same one: bool[n]. A unit in front is not enough: groups may be past it.
     """
     found = np.zeros(len(wrong), np.bool_)
-    rows = np.flatnonzero(wrong)
-    if len(rows):
+    if len(rows := np.flatnonzero(wrong)):
         from ..queues.start_rocksdb import queue_offsets
 
         rest = messages.take(rows)
@@ -489,8 +487,7 @@ class Readability(LogObserver):
     without_first: int = 0
     lost: Tally = field(default_factory=Tally)
     invisible: Tally = field(default_factory=Tally)
-    #: Called with messages that can be read; on_lost, on_lost_run: with messages that are lost.
-    seen: Callable[[Messages], None] | None = None
+    #: Both are called with messages that are lost.
     on_lost: Callable[[Messages], None] | None = None
     on_lost_run: Callable[[VerifiedRun, Mapping[QueueId, QueueRange]], None] | None = None
 
@@ -513,8 +510,6 @@ class Readability(LogObserver):
         """Return whether all messages of a run can be read from their queues as on disk, or all are gone."""
         if self._is_gone(run):
             return not run.further_by
-        if self.seen is not None:
-            return False
         inside = self._in_log(np.array([run.begin], np.int64), np.array([run.end], np.int64))[0]
         return bool(inside) and all(self._shows(name, run) for name in run.queues)
 
@@ -581,11 +576,9 @@ class Readability(LogObserver):
             self._count(self.invisible, messages.take(unserved), UNSERVED)
             readable &= ~unserved
         self.readable += int(readable.sum())
-        if self.seen is not None:
-            self.seen(messages.take(readable))
         if readable.all():
             return
-        absent = kinds == DifferenceKind.NOTHING
+        absent = ~right & (kinds == DifferenceKind.NOTHING)
         self.without_first += int(((absent | hidden) & (messages.position == 0)).sum())
         self._count(self.invisible, messages.take(hidden), HIDDEN)
         self._count(self.invisible, messages.take(absent), NO_UNIT)
