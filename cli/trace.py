@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from ..store.trace.answer import By
 from .broker_version import BrokerVersion, warn_of_nearest_version
 from .declared import App, Argument, Exit, Options, flag, option
 from .exit_codes import ExitCode
@@ -19,10 +19,20 @@ if TYPE_CHECKING:
 app = App()
 
 
+class TraceKind(StrEnum):
+    """What the given text is: `By`, without an import of the store."""
+
+    KEY = "key"
+    UNIQUE_KEY = "unique-key"
+    MESSAGE_ID = "message-id"
+    POSITION = "position"
+    QUEUE = "queue"
+
+
 class TraceOptions(Options):
     """What is traced, and for whom."""
 
-    by: By | None = option("--by", help="What KEY is, if it could be several things.")
+    by: TraceKind | None = option("--by", help="What KEY is, if it could be several things.")
     topic: Topic = None
     group: str | None = option(
         "--group", "-g", metavar="G", help="The verdict for this group only, also if config/ does not know it."
@@ -44,6 +54,7 @@ class TraceOptions(Options):
         """
         from ..store.errors import InvalidInput
         from ..store.search.selection import parse_time
+        from ..store.trace.answer import By
         from ..store.trace.groups import given as subscribed
         from ..store.trace.locate import TraceTarget
         from ..store.trace.trace import TraceQuestion
@@ -51,7 +62,7 @@ class TraceOptions(Options):
         if (self.tags is not None or self.sql is not None) and self.group is None:
             raise InvalidInput("--tags and --sql need --group: they say what one group subscribes to")
         return TraceQuestion(
-            TraceTarget(text, self.by, self.topic),
+            TraceTarget(text, By(self.by.value) if self.by else None, self.topic),
             parse_time("now" if self.now is None else self.now),
             self.group,
             subscribed(self.tags, self.sql),

@@ -146,4 +146,4 @@ def test_no_command_tidies_a_store_that_no_plan_is_made_for() -> None:
     verdict = Verdict(Status.CLEAN, [Finding.of("I-102", "/s/index/1", "is odd")], 1, 1, 0.0)
     assert _commands(verdict, "/s", NOTHING_GIVEN)[0]
     for unfit in ({"unmendable": "a DLedger log beside a RocksDB"}, {"live": True}, {"unread": ["the index"]}):
-        assert _commands(replace(verdict, **unfit), "/s", NOTHING_GIVEN) == ([], True)  # type: ignore[arg-type]
+        assert _commands(replace(verdict, **unfit), "/s", NOTHING_GIVEN) == ([], True)
