@@ -283,7 +283,7 @@ def made_entries(files: TimerFiles, records: TimerColumns, file_bytes: int) -> R
     and all later ones that had to wait. A start continues behind the last one, and reads slots from the time in
     timercheck on: entries of messages that were delivered have no effect.
     """
-    precision_ms, read_ms = files.ticks.precision_ms, files.check.last_read_time_ms
+    precision_ms, read_ms = files.ticks.precision_ms, max(files.check.last_read_time_ms, 0)
     late = records.out_ms > records.store_timestamp // precision_ms * precision_ms
     late &= records.queue_offset < files.check.last_timer_queue_offset
     waits = late & (records.out_ms > read_ms)

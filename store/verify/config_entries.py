@@ -565,7 +565,7 @@ class _RecordsOfTier:
                             break
                         size = counted(int(units["size"][number]), "byte")
                         text = f"the unit at queue offset {offset} names {size} at {position[number]}"
-                        why = "the unit before it names a later record" if back[number] else "there is no such record"
+                        why = "the one before names no earlier record" if back[number] else "there is no such record"
                         yield FileFault(one.path, f"{text}, but {why}")
 
 

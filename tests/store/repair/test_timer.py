@@ -128,6 +128,17 @@ def test_timercheck_is_brought_back(name: str, root: Path) -> None:
         path.write_bytes(whole)
 
 
+def test_a_time_read_long_before_1970_is_no_time(root: Path) -> None:
+    path = root / "config" / "timercheck"
+    whole, known = path.read_bytes(), read_timer_check(path)
+    assert known is not None
+    data = known._replace(last_read_time_ms=-(1 << 63)).to_bytes()
+    path.write_bytes(data + whole[len(data) :])
+    for file in (root / "timerlog").iterdir():
+        file.write_bytes(bytes(file.stat().st_size))
+    assert not examined(root, CONFIG, TIMER).nothing_to_do
+
+
 def test_a_message_without_an_entry_is_read_again(tmp_path: Path) -> None:
     """The timer log is ahead of timercheck: a start reads on where a message is not in it."""
     root = stores.unpack("5.3.3-timer-killed", tmp_path)
