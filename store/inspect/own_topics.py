@@ -22,6 +22,7 @@ from ..broker.dispatch import dispatch
 from ..broker.dispatch_record import OWN_QUEUES
 from ..broker.profiles import profile_of
 from ..broker.system_topics import CHECKED_TOO_OFTEN, DEAD_LETTER_PREFIX, SCHEDULE_TOPIC
+from ..columns import rows_of
 from ..counted import counted
 from ..disk.lock import holder
 from ..errors import StoreError
@@ -95,13 +96,14 @@ def note_lost(store: StoreReader, topic: str, note: Note, lost: int = 0) -> None
 
 def unread_records(store: StoreReader, topic: str, behind: int | None, seen: Ints) -> int:
     """Return how many records that units of a topic name, from `behind` on, cannot be read. seen: positions of records
-    that were. Raises Unreadable.
+    that were, ascending. Raises Unreadable.
     """
     found = units_lost_behind(store, topic)
     for directory in store.queues.of_topic(topic):
         with store.queues.open(topic, directory.queue_id) as queue:
             for _, units in queue.units(*span(store, queue, behind)):
-                doubtful = np.setdiff1d(units["physical_offset"][is_valid(units)].astype(np.int64), seen)
+                named = np.unique(units["physical_offset"][is_valid(units)].astype(np.int64))
+                doubtful = named[~rows_of(seen, named)[1]]
                 found += len(doubtful) - len(store.log.records(doubtful))
     return found
 

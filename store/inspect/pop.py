@@ -161,7 +161,8 @@ def pop_records(
     _join_again(found)
     if about:
         topics_of_pop = (topic for topic in store.topics if topic.startswith(own))
-        found.lost += sum(unread_records(store, topic, behind, np.concatenate(seen)) for topic in topics_of_pop)
+        read = np.sort(np.concatenate(seen))
+        found.lost += sum(unread_records(store, topic, behind, read) for topic in topics_of_pop)
     return found
 
 
