@@ -279,8 +279,8 @@ class StreamFiles:
         if not path.exists():
             self._files.make_directory(directory)
             self._new_names.add(directory)
-        self._touched.add(path)
         with self._files.open_or_create(path) as file:
+            self._touched.add(path)
             if file.size < self.file_size:
                 file.truncate(self.file_size)
             file.pwrite(data, offset)

@@ -327,7 +327,7 @@ def kind_of_queues(context: VerifyContext) -> None:
     layout, config = context.store.layout, context.store.config
     store_type = config.get("storeType")
     topics = [e.name for e in list_entries(layout.consume_queue) if _has_queues(e)]
-    if store_type and not config.get_bool("rocksdbCQDoubleWriteEnable"):
+    if store_type and (store_type not in _FILE_STORES or not config.get_bool("rocksdbCQDoubleWriteEnable")):
         if store_type not in _FILE_STORES and topics:
             _report_unread_topics(context, topics, f"but storeType is {store_type}")
         if store_type in _FILE_STORES and not topics:

@@ -16,7 +16,6 @@ from construct import ConstructError
 from ...formats import batch_consume_queue, consume_queue
 from ...formats import rocksdb_consume_queue as formats
 from ...formats.consume_queue import EXT_ADDRESS_MAX
-from ...formats.delay_offset import FILE as DELAY_FILE
 from ...formats.rocksdb_consume_queue import BOUNDS, MAX
 from ..broker.snapshot import QueueId, list_entries
 from ..broker.system_topics import LMQ_PREFIX, SCHEDULE_TOPIC
@@ -31,8 +30,9 @@ from ..findings.catalogue import Severity
 from ..queues.read import ConsumeQueue, QueueSummary
 from ..queues.rocksdb import RocksDb, RocksdbConsumeQueue, readable
 from ..queues.units import is_used
+from ..settings.read import BACKUP
 from ..start.config import delay_progress
-from ..start.config_load import config_rules
+from ..start.config_load import DELAYS, LoadAction, config_rules, load_config
 from ..start.queue_stores import batches_in_database
 from .context import VerifyContext
 from .queue_state import LEFT_OUT, QueueReader, QueueStates, queues_of
@@ -171,12 +171,14 @@ def _has_queue(path: str) -> bool:
 
 @after("I-077")
 def delayed_messages(context: VerifyContext) -> None:
-    """Check that delayOffset.json is not ahead of the queues of delayed messages."""
+    """Check that delayOffset.json, or its .bak if that is taken, is not ahead of the queues of delayed messages."""
     queues = queues_of(context)
-    path = context.store.layout.config / DELAY_FILE
+    layout, rules = context.store.layout, config_rules(context.profile)
     if queues.unreadable or context.scope.topic not in (None, SCHEDULE_TOPIC):
         return
-    reached = delay_progress(context.store.layout, config_rules(context.profile)) or {}
+    from_backup = load_config(layout.config, DELAYS, rules).start is LoadAction.BACKUP
+    path = layout.config / (DELAYS + BACKUP * from_backup)
+    reached = delay_progress(layout, rules) or {}
     for level, offset in reached.items():
         queue = QueueId(SCHEDULE_TOPIC, level - 1)
         check = queues.checks.get(queue)

@@ -131,11 +131,12 @@ def test_a_unit_that_the_two_kinds_tell_differently(tmp_path: Path) -> None:
     options = BrokerConfig(config(SAME, root))
     with Store(root, options) as store:
         assert "I-084" in {finding.code for finding in verify(store).findings}
-    alone = options.with_set(["storeType=defaultRocksDB", "rocksdbCQDoubleWriteEnable=false"])
-    with Store(root, alone) as store:  # nobody reads those in files
-        found = {finding.code: finding for finding in verify(store).findings}
-    assert "I-084" not in found and found["I-010"].severity is Severity.WARNING
-    assert found["I-010"].repair == "mv {path} {aside}"
+    for double in ("false", "true"):
+        alone = options.with_set(["storeType=defaultRocksDB", f"rocksdbCQDoubleWriteEnable={double}"])
+        with Store(root, alone) as store:  # nobody reads those in files
+            found = {finding.code: finding for finding in verify(store).findings}
+        assert "I-084" not in found and found["I-010"].severity is Severity.WARNING
+        assert found["I-010"].repair == "mv {path} {aside}"
 
 
 def test_a_place_in_consumequeue_ext_is_no_difference(tmp_path: Path) -> None:

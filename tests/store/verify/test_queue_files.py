@@ -102,9 +102,11 @@ def test_a_topic_with_queues_of_both_types(tmp_path: Path) -> None:
     assert "I-083" in {f.code for f in said(root) if f.topic == topic}
 
 
-def test_delay_levels_are_compared_as_a_start_reads_them(root: Path) -> None:
-    """Also from a file with a byte that is no UTF-8."""
-    path = root / "config" / "delayOffset.json"
+@pytest.mark.parametrize("name", ["delayOffset.json", "delayOffset.json.bak"])
+def test_delay_levels_are_compared_as_a_start_reads_them(name: str, root: Path) -> None:
+    """Also from a file with a byte that is no UTF-8, or from the .bak."""
+    path = root / "config" / name
+    (root / "config" / "delayOffset.json").unlink(missing_ok=True)
     path.write_bytes(b'{"offsetTable":{4:99},"x":"\xff"}')
     with StoreReader(root) as store:
         found = verify(store, Scope(groups=frozenset({"commit_log", "consume_queue"}))).findings
