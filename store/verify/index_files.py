@@ -75,11 +75,12 @@ def names_and_lengths(context: VerifyContext) -> None:
             text = f"{broken.message}; {broken.hint}"
             context.findings.add("I-091", foreign.path, text, severity=Severity.ERROR, repair="")
             continue
-        if context.profile.load.needs_files and os.path.isdir(foreign.path) and foreign.path[-1].isdecimal():  # noqa: PTH112
+        name = os.path.basename(foreign.path)  # noqa: PTH119
+        if context.profile.load.needs_files and os.path.isdir(foreign.path) and name.isdecimal():  # noqa: PTH112
             text = "a directory, not a file: a broker does not start"
             context.findings.add("I-091", foreign.path, text, severity=Severity.ERROR, repair=RECOVER)
             continue
-        text = f"{os.path.basename(foreign.path)}: {foreign.reason}, a broker skips it"  # noqa: PTH119
+        text = f"{name}: {foreign.reason}, a broker skips it"
         context.findings.add("I-091", foreign.path, text)
     lengths = [file_size(file.slots, file.items) for file in index.files if file.size]
     usual = max(set(lengths), key=lengths.count, default=0)

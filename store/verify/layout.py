@@ -23,6 +23,7 @@ from ..broker.profiles import OnOddFile
 from ..broker.snapshot import DirectoryEntry, QueueId, Snapshot, list_entries
 from ..broker.system_topics import LMQ_PREFIX, ROCKSDB_HALF_TOPIC, TIMER_TOPIC, is_system_group
 from ..counted import counted
+from ..disk.broker_conf import ROCKSDB_STORE_TYPE
 from ..disk.compressed import is_compressed_name, plain_name, read_regular
 from ..disk.file_queue import NAME_DIGITS, file_name, start_of
 from ..disk.layout import (
@@ -233,7 +234,6 @@ def _check_index(context: VerifyContext) -> None:
 _FULL_PERCENT = 90
 _TOLERANCE_S = 60
 """How far file times may be out of order: the system writes pages in any order."""
-_FILE_STORES = frozenset({"default", ""})
 _LOCK_BYTES_MAX = 64
 
 
@@ -327,13 +327,13 @@ def kind_of_queues(context: VerifyContext) -> None:
     layout, config = context.store.layout, context.store.config
     store_type = config.get("storeType")
     topics = [e.name for e in list_entries(layout.consume_queue) if _has_queues(e)]
-    if store_type and (store_type not in _FILE_STORES or not config.get_bool("rocksdbCQDoubleWriteEnable")):
-        if store_type not in _FILE_STORES and topics:
-            _report_unread_topics(context, topics, f"but storeType is {store_type}")
-        if store_type in _FILE_STORES and not topics:
-            for path in (layout.consume_queue, layout.root / ROCKSDB_CONSUME_QUEUE):
-                if (path / ROCKSDB_CURRENT).is_file():
-                    context.findings.add("I-010", path, f"a RocksDB, but storeType is {store_type}")
+    alone = store_type == ROCKSDB_STORE_TYPE  # with any other value brokers read files (spec 7.14)
+    if alone and topics:
+        _report_unread_topics(context, topics, f"but storeType is {store_type}")
+    if store_type and not alone and not topics and not config.get_bool("rocksdbCQDoubleWriteEnable"):
+        for path in (layout.consume_queue, layout.root / ROCKSDB_CONSUME_QUEUE):
+            if (path / ROCKSDB_CURRENT).is_file():
+                context.findings.add("I-010", path, f"a RocksDB, but storeType is {store_type}")
     _place_of_database(context)
 
 

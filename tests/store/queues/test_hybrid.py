@@ -137,6 +137,8 @@ def test_a_unit_that_the_two_kinds_tell_differently(tmp_path: Path) -> None:
             found = {finding.code: finding for finding in verify(store).findings}
         assert "I-084" not in found and found["I-010"].severity is Severity.WARNING
         assert found["I-010"].repair == "mv {path} {aside}"
+    with Store(root, options.with_set(["storeType=Default"])) as store:  # any other value is that of files
+        assert "I-010" not in {finding.code for finding in verify(store).findings}
 
 
 def test_a_place_in_consumequeue_ext_is_no_difference(tmp_path: Path) -> None:

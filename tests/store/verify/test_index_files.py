@@ -142,3 +142,11 @@ def test_a_compressed_file_is_to_be_unpacked(how: str, command: str, work: Path)
     (found,) = (f for f in _findings(CLEAN, root) if f.code == "I-091")
     assert found.severity is Severity.ERROR
     assert str(command_for(found, root)) == f"{command} {packed}"
+
+
+@pytest.mark.parametrize(("name", "severity"), [("old2", Severity.WARNING), ("20261130000000000", Severity.ERROR)])
+def test_a_directory_is_opened_if_its_name_is_a_number(name: str, severity: Severity, work: Path) -> None:
+    root = copied(original(CLEAN, work), work)
+    (root / "index" / name).mkdir()
+    (found,) = (f for f in _findings(CLEAN, root) if f.code == "I-091")
+    assert found.severity is severity
