@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -252,7 +253,7 @@ class _Task(NamedTuple):
 
 def _plan(task: _Task, database: QueueDatabase, *, twin: bool) -> Plan:
     """As `make_plan`."""
-    snapshot, profile, outcome, options, (observers, tell, verified), progress = task
+    snapshot, profile, outcome, options, (_, tell, verified), progress = task
     policy, keep = options.policy, options.policy is Policy.KEEP
     switches, verified = _with_existing_lmq(snapshot, outcome, verified) if keep else (outcome.switches, verified)
     typed, wrong_type = of_right_type(snapshot, profile.queues)
@@ -278,24 +279,11 @@ def _plan(task: _Task, database: QueueDatabase, *, twin: bool) -> Plan:
         kept = KeptLog(log, queue, [])
     untouched = verified and verified.beside(kept.written)
     if builder is None:
-        commit_log = commit_log_of(snapshot.layout, kept.queue)
         builder = normal.builder(kept.plan, GroupLoss(progress), verified)
         if keep:
-            look(commit_log, [builder], crc=False, progress=None, verified=untouched)
+            look(commit_log_of(snapshot.layout, kept.queue), [builder], crc=False, progress=None, verified=untouched)
         else:
-            finder = None
-            if snapshot.layout.dledger is None:
-                finder = gap_finder(normalized, profile, verify=outcome.switches.demand_crc(profile.record))
-            look(commit_log, [builder, *([finder] if finder else []), *observers], verified=verified)
-            if finder is not None:
-                whole = builder
-                if finder.end > kept.plan.end:  # lost messages are also known by records behind the broker's end
-                    whole = normal.builder(kept.plan._replace(end=finder.end), GroupLoss({}), verified)
-                    look(commit_log, [whole], crc=False, progress=None, verified=verified)
-                elsewhere = wrong_offsets(commit_log, whole.queues, finder.misplaced, [*whole.nameless, *finder.silent])
-                seen = SeenLog(normalized, queue, finder, whole.queues, verified)
-                gone, unplaced = lost_anyway(seen, options.forms, elsewhere)
-                kept = kept._replace(gone=gone, unplaced=unplaced, torn=finder.torn)
+            kept = _with_losses(normal._replace(outcome=outcome), queue, kept, builder, look)
     builder.note_lost(tombstoned(normalized, [*kept.fills, *kept.gone]), kept.unplaced, kept.torn)
     beyond = sum(int((fill.lost.position >= outcome.log_end).sum()) for fill in kept.fills)
     plan = Plan(policy, kept.plan.start, kept.plan.end, edits, brought=brought, beyond=beyond)
@@ -307,6 +295,33 @@ def _plan(task: _Task, database: QueueDatabase, *, twin: bool) -> Plan:
         return found
     task = task._replace(options=options._replace(exact=False))
     return replace(found, inexact=_completed(plan, task, switches, kept, builder.without_exact(), database))
+
+
+def _with_losses(
+    task: _Task, queue: MappedFileQueue, kept: KeptLog, builder: PlanBuilder, look: Callable[..., None]
+) -> KeptLog:
+    """Read the log for a plan under `broker`, and return the plan with the messages that are lost by the damage itself:
+    `keep` loses them, too. Raises Unreadable.
+    """
+    snapshot, profile, outcome, options, (observers, _, verified), _ = task
+    log, again = commit_log_of(snapshot.layout, kept.queue), partial(look, progress=None)
+    if snapshot.layout.dledger is not None:
+        look(log, [builder, *observers], verified=verified)
+        with suppress(Refused):
+            of_keep = _keep_entries(task._replace(reading=Reading()), queue, again)[0]
+            gone = [*of_keep.fills, *of_keep.gone]
+            return kept._replace(gone=gone, unplaced=of_keep.unplaced, torn=of_keep.torn)
+        return kept
+    finder = gap_finder(snapshot, profile, verify=outcome.switches.demand_crc(profile.record))
+    look(log, [builder, finder, *observers], verified=verified)
+    whole = builder
+    if finder.end > kept.plan.end:  # lost messages are also known by records behind the broker's end
+        whole = task.builder(kept.plan._replace(end=finder.end), GroupLoss({}), verified)
+        again(log, [whole], crc=False, verified=verified)
+    elsewhere = wrong_offsets(log, whole.queues, finder.misplaced, [*whole.nameless, *finder.silent])
+    seen = SeenLog(snapshot, queue, finder, whole.queues, verified)
+    gone, unplaced = lost_anyway(seen, options.forms, elsewhere)
+    return kept._replace(gone=gone, unplaced=unplaced, torn=finder.torn)
 
 
 def _completed(

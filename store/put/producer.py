@@ -326,6 +326,8 @@ def _for_light_queues(message: NewMessage, writer: StoreWriter) -> NewMessage:
     found = names.parse(message.properties)
     lite = found.get(names.LITE_TOPIC)
     if lite and writer.profile.version >= _FIRST_WITH_LITE:
+        if "/" in lite or "," in lite:
+            raise InvalidInput(f"{names.LITE_TOPIC}: no LMQ has such a name: {lite}")
         found[names.INNER_MULTI_DISPATCH] = f"{LITE_PREFIX}{java_string(message.topic)}${lite}"
         message = _with_properties(message, found, writer.profile.final_separator)
     if found.get(names.INNER_MULTI_DISPATCH):

@@ -140,27 +140,29 @@ def _of_positions(layout: Layout, version: str, found: GroupTables, note: Note) 
 
 
 def _of_offsets(layout: Layout, found: GroupTables) -> None:
-    """Read when the offsets were written, and what topics groups have read."""
-    path = layout.config / OFFSETS
+    """Read when the offsets were written, unless two files have them, and what topics groups have read."""
+    name, *others = sorted({file.removesuffix(BACKUP) for file in found.files.values()} or {OFFSETS})
+    path = layout.config / name
     try:
-        main = read_config_file(path, FILES[OFFSETS])
+        main = read_config_file(path, FILES[name])
     except Missing:
         return
-    if main.problem is None:
+    if main.problem is None and not others:
         found.written_ms = path.stat().st_mtime_ns // _MS_NS
-        found.written_beside = _written_beside(layout, found.written_ms)
+        found.written_beside = _written_beside(layout, name, found.written_ms)
     noted = main.value.get(GROUP_TOPIC_MAP)
     for group, topics in noted.items() if isinstance(noted, dict) else ():
         if isinstance(topics, list):
             found.reads[str(group)] = {t for t in topics if isinstance(t, str) and not t.startswith(RETRY_PREFIX)}
 
 
-def _written_beside(layout: Layout, written_ms: int) -> str:
-    """Return a file that a broker writes as often, or when it shuts down, and that has the same time; "" for none.
+def _written_beside(layout: Layout, name: str, written_ms: int) -> str:
+    """Return another file than `name` that a broker writes as often, or when it shuts down, and that has the same time;
+    "" for none.
 
     The time of one file alone may be that of a copy, or of a later touch.
     """
-    others = [layout.config / name for name in FILES if name != OFFSETS]
+    others = [layout.config / other for other in FILES if other != name]
     for path in (layout.checkpoint, *others):
         try:
             other_ms = path.stat().st_mtime_ns // _MS_NS

@@ -154,10 +154,11 @@ def _timer(waiting: Waiting) -> Iterator[Event]:
 
 def _named(store: StoreReader, family: Family, units: list[FoundUnit]) -> Iterator[Event]:
     """Yield every queue that names a record of the message, or should."""
-    known = {unit.place: unit for unit in units}
+    chosen = family.chosen.position if family.chosen is not None else None
     for message in family.records[:MOST_NAMED]:
-        for place in places_of(message):
-            unit = known.get(place) or named(store, message, place)
+        places = places_of(message)
+        found = units if message.position == chosen else [named(store, message, place) for place in places]
+        for place, unit in zip(places, found, strict=True):
             kind = EventKind.NAMED if unit.state is Naming.NAMES else EventKind.NOT_NAMED
             yield Event(
                 kind, unit.evidence.fact, message.store_timestamp, message.position, *place, path=unit.path or None

@@ -19,9 +19,9 @@ from ..counted import counted
 from ..disk.layout import KV_STORE
 from ..errors import did_you_mean
 from ..log.message import Mark, Message
-from ..start.config_load import GROUPS, OFFSETS, TOPICS
+from ..start.config_load import GROUPS, TOPICS
 from .answer import DeliveryVerdict, Evidence, Judgement
-from .family import WRONG_TAG, Family, FoundUnit, Naming, QueuePlace, RecordRole, places_of, role_of
+from .family import WRONG_TAG, Family, FoundUnit, Naming, QueuePlace, RecordRole, role_of
 from .groups import GroupTables, Subscription, filtered, subscription_of
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ _CLOCK_SLACK_MS = 60_000
 """On a slave messages have the master's time, files the slave's own; an archive keeps whole seconds."""
 _OF_GROUPS = (RETRY_PREFIX, LMQ_PREFIX)
 """Topics that need no entry in topics.json."""
-_OFFSETS = f"config/{OFFSETS}"
 _AGAIN = (Naming.MADE_AGAIN, Naming.TAKEN)
 """What is at the message's place is another message."""
 _HOLES = (Naming.HOLE, Naming.ELSEWHERE, Naming.TAKEN, Naming.OTHER_SIZE)
@@ -117,7 +116,8 @@ def _given_back(known: Known, group: str) -> Judgement | None:
     last = awaited(family, group)
     if last is None:
         return None
-    missing = known.unit.misses() if known.unit is not None and known.place == places_of(last)[0] else None
+    its_queue = known.place[:2] == (last.topic, last.queue_id)  # its unit may lie elsewhere there
+    missing = known.unit.misses() if known.unit is not None and its_queue else None
     if missing is not None:
         missing = missing.with_evidence(_record(last))
     if role_of(last) is not RecordRole.RETRY:
@@ -272,7 +272,8 @@ def _written_before(known: Known) -> Evidence | None:
     if message.store_timestamp <= written_ms + _CLOCK_SLACK_MS:
         return None
     file, stored = (_time_text(time) for time in (written_ms, message.store_timestamp))
-    return Evidence(f"the file was written at {file}, the message at {stored}", _OFFSETS)
+    where = known.groups.offset_file(QueueId(message.topic, message.queue_id))
+    return Evidence(f"the file was written at {file}, the message at {stored}", where)
 
 
 def _time_text(epoch_ms: int) -> str:

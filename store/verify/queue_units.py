@@ -374,6 +374,7 @@ def report_missing(context: VerifyContext, queues: QueueStates, check: QueueChec
     for missing in check.missing:
         if missing.end <= begin or (context.live and _made_since(queues, missing, queue)):
             continue
+        end = missing.first + missing.count
         text = f"is missing: it is for message {missing.first}, record at {missing.position}"
         more: dict[str, Any] = {}
         if deleted:
@@ -382,10 +383,9 @@ def report_missing(context: VerifyContext, queues: QueueStates, check: QueueChec
         elif is_late(context, missing, dispatched):
             more.update(severity=Severity.INFO, unclean=not context.live)
             text += ": not dispatched yet"
-        elif check.right.has(np.array([missing.first], np.int64))[0]:
+        elif check.right.has(np.arange(missing.first, end, dtype=np.int64)).all():
             more["repair"] = _AS_PLAIN if context.store.layout.dledger else ""
             text += ": another message has this queue offset"
-        end = missing.first + missing.count
         check.reader.report_range(context.findings, "I-070", missing.first, end, text, **more)
 
 

@@ -47,6 +47,13 @@ def test_a_message_that_is_not_put_into_its_light_queues_is_told(tmp_path: Path)
     assert mqstore("get", tmp_path, "--topic", "%LMQ%$T$a", "--queue", "0", "--offset", "0")[0]["body"] == "x"
 
 
+@pytest.mark.parametrize("name", ["x/y", "x,y"])
+def test_a_light_queue_that_cannot_be_is_refused(name: str, tmp_path: Path) -> None:
+    words = ["put", str(tmp_path), "T", "x", "--as-broker", "5.5", "--property", f"__LITE_TOPIC={name}"]
+    result = run_here(words)
+    assert (result.code, f"__LITE_TOPIC: no LMQ has such a name: {name}" in result.stderr) == (2, True)
+
+
 def test_what_fails_behind_the_answer_is_told_with_what_to_do(tmp_path: Path) -> None:
     """The message is in the log, and stays; no queue can name it yet."""
     mqstore("put", tmp_path, "T", "x")

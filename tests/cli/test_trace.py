@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from mqstore.cli.record_types import schema_of
+from mqstore.cli.trace import TraceKind
 from mqstore.cli.trace_answer import CSV_COLUMNS
+from mqstore.store.trace.answer import By
 
 from .. import stores
 from .datadriven import Result, run_here
@@ -61,6 +63,10 @@ def test_every_kind_of_store(name: str, tmp_path: Path) -> None:
         told = [row for row in rows if row["row"] == "event"]
         assert len(told) == len(record["events"])
         assert len(rows) - len(told) == len(record["groups"])
+
+
+def test_kinds_of_a_text() -> None:
+    assert [*TraceKind] == [*By]
 
 
 def test_fields(tmp_path: Path) -> None:

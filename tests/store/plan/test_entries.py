@@ -236,6 +236,18 @@ def test_entries_lost_at_the_end_are_counted(
     assert again.nothing_to_do and not again.harmful
 
 
+def test_a_start_that_is_followed_loses_the_damaged_ones_too(base: Path, tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    shutil.copytree(base, root, copy_function=sparse_copy)
+    with (root / DATA / f"{FILE_BYTES:020d}").open("r+b") as file:
+        file.seek(4096)
+        file.write(bytes(4096))
+    kept, followed = found(root).plan, found(root, Policy.BROKER).plan
+    assert kept is not None and followed is not None and kept.lost_messages > 5
+    behind = [at for at in bodies(root) if at >= followed.log_end]
+    assert len(behind) > 50 and followed.lost_messages == kept.lost_messages + len(behind)
+
+
 def test_an_entry_of_nobody_is_a_lost_message(base: Path, tmp_path: Path) -> None:
     """Nothing tells its queue, but an entry is one message: a filler takes its place."""
     root = tmp_path / "store"
