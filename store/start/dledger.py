@@ -410,13 +410,10 @@ def recover_dledger(outcome: Outcome, waiting: PendingUnits) -> None:
         for queue in outcome.queues.values():
             queue.cut(limit)
     begin = found.committed if found.committed > 0 else files[0].start
-    with waiting:  # the leader dispatches its entries, up to the first that fails in each file
+    with waiting:
         for file in files:
             if file.start + file.wrote > begin:
-                inside = max(0, begin - file.start), found.end - file.start
-                for taken in records_of(snapshot, file, outcome.profile.record, BodyCheck.NONE, *inside):
-                    if isinstance(taken, Columns):
-                        waiting.add(taken, None)
+                reput(outcome, waiting, file, begin, found.end)
 
 
 def _dispatched_after_crash(outcome: Outcome, waiting: PendingUnits, files: list[LoadedFile]) -> int | None:
@@ -441,3 +438,11 @@ def _dispatched_after_crash(outcome: Outcome, waiting: PendingUnits, files: list
             if ended:
                 break
     return behind
+
+
+def reput(outcome: Outcome, waiting: PendingUnits, file: LoadedFile, begin: int, end: int) -> None:
+    """Dispatch the entries of a file in [begin, end), up to the first that fails."""
+    inside = (max(0, begin - file.start), end - file.start)
+    for taken in records_of(outcome.snapshot, file, outcome.profile.record, BodyCheck.NONE, *inside):
+        if isinstance(taken, Columns):
+            waiting.add(taken, None)
