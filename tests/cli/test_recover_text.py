@@ -122,14 +122,14 @@ def test_the_page_says_that_a_batch_record_counts_as_one(tmp_path: Path) -> None
 
 
 def test_a_dledger_broker_has_no_master(tmp_path: Path) -> None:
-    """Whatever its role is called: nobody sends what units behind the end of its log name."""
+    """Whatever its role is called: nobody sends again what units behind the end of its log name."""
     root = stores.unpack("5.3.3-dledger", tmp_path)
     (root / "abort").touch()
     with (root / "dledger-n0" / "data" / f"{98304:020d}").open("r+b") as file:
         file.seek(12000)
         file.write(bytes(11148))
     page = run_here(["recover", str(root), "--set", "brokerRole=SLAVE", "--policy", "broker"]).stdout
-    assert page.splitlines()[0].endswith(" loses no message; 4 queue units point behind the end of the log.")
+    assert page.splitlines()[0].endswith(" loses 4 messages.")
 
 
 @pytest.mark.parametrize(
