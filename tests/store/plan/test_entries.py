@@ -39,6 +39,7 @@ from ..verify.mutations.edit import records, set_field
 SEEDS = 120
 VERSION = "5.3"
 DATA = "dledger-n0/data"
+PAGE_BYTES = 4096
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +59,15 @@ def recovered(root: Path, policy: Policy = Policy.KEEP, files: Files | None = No
     confine(files, layout)
     apply(layout, plan, lambda: plan, files)
     return found(root, policy)
+
+
+def without_page(base: Path, root: Path, start: int, page: int) -> Path:
+    """A copy of a store at `root`, with zeros in a page of the data file that begins at `start`."""
+    shutil.copytree(base, root, copy_function=sparse_copy)
+    with (root / DATA / f"{start:020d}").open("r+b") as file:
+        file.seek(page * PAGE_BYTES)
+        file.write(bytes(PAGE_BYTES))
+    return root
 
 
 def bodies(root: Path) -> dict[int, bytes]:
@@ -237,11 +247,7 @@ def test_entries_lost_at_the_end_are_counted(
 
 
 def test_a_start_that_is_followed_loses_the_damaged_ones_too(base: Path, tmp_path: Path) -> None:
-    root = tmp_path / "store"
-    shutil.copytree(base, root, copy_function=sparse_copy)
-    with (root / DATA / f"{FILE_BYTES:020d}").open("r+b") as file:
-        file.seek(4096)
-        file.write(bytes(4096))
+    root = without_page(base, tmp_path / "store", FILE_BYTES, 1)
     kept, followed = found(root).plan, found(root, Policy.BROKER).plan
     assert kept is not None and followed is not None and kept.lost_messages > 5
     behind = [at for at in bodies(root) if at >= followed.log_end]
@@ -274,11 +280,7 @@ def test_a_state_that_is_no_number_proves_nothing(text: str, base: Path, tmp_pat
 
 
 def test_what_was_recovered_is_in_order_for_verify(base: Path, tmp_path: Path) -> None:
-    root = tmp_path / "store"
-    shutil.copytree(base, root, copy_function=sparse_copy)
-    with (root / DATA / f"{FILE_BYTES:020d}").open("r+b") as file:
-        file.seek(4096)
-        file.write(bytes(4096))
+    root = without_page(base, tmp_path / "store", FILE_BYTES, 1)
     recovered(root)
     with Store(root) as store:
         verdict = verify(store)
@@ -287,12 +289,8 @@ def test_what_was_recovered_is_in_order_for_verify(base: Path, tmp_path: Path) -
 
 def test_messages_that_units_name_take_no_place_of_others(base: Path, tmp_path: Path) -> None:
     """Of eleven entries in a page units name nine; the two of a queue that is lost have the places that are left."""
-    root = tmp_path / "store"
-    shutil.copytree(base, root, copy_function=sparse_copy)
+    root = without_page(base, tmp_path / "store", 0, 5)
     shutil.rmtree(root / "consumequeue/TopicA/1")
-    with (root / DATA / f"{0:020d}").open("r+b") as file:
-        file.seek(5 * 4096)
-        file.write(bytes(4096))
     first = found(root)
     assert first.plan is not None
     lost = {str(share.queue): (share.first_offset, share.last_offset) for share in first.plan.lost}
