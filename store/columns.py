@@ -245,6 +245,18 @@ class Ranges:
         found: Flags = (at >= 0) & (numbers < reach[at])
         return found
 
+    def covers(self, first: int, end: int) -> bool:
+        """Whether all k with first ≤ k < end are in the set."""
+        while first < end:
+            if not self:
+                return False
+            begins, reach = self._in_order()
+            at = int(np.searchsorted(begins, first, side="right")) - 1
+            if at < 0 or reach[at] <= first:
+                return False
+            first = int(reach[at])
+        return True
+
     def ranges(self) -> list[tuple[int, int]]:
         """The ranges (first, end), sorted; no two overlap or touch."""
         if not self:

@@ -11,6 +11,7 @@ checked at once.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -67,6 +68,10 @@ class Refusal(NamedTuple):
     case: str
     reason: str
     path: str
+
+    def text(self, root: str) -> str:
+        """Reason, and the file within a store at `root`."""
+        return f"{self.reason} ({self.path.removeprefix(root + os.sep)})"
 
 
 class LoadedFiles(NamedTuple):

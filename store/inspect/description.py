@@ -435,7 +435,7 @@ def _restart(layout: Layout, generation: Generation, queues: list[_DescribedQueu
     )
     loaded = load_files(snapshot.log, snapshot.log_file_bytes, profile.load)
     if (refusal := loaded.refusal or directory_for_file(snapshot, profile.load)) is not None:
-        return Restart(generation.version, "", refusal.reason)
+        return Restart(generation.version, "", refusal.text(os.fspath(layout.root)))
     if not loaded.files:
         return None
     ends = (found.summary.end_position for found in queues)

@@ -361,8 +361,7 @@ def prediction(
 
 def _refused(outcome: Outcome, profile: Profile, case: Case) -> Prediction:
     assert outcome.refusal is not None
-    root = os.fspath(outcome.snapshot.layout.root)
-    reason = f"{outcome.refusal.reason} ({_relative(outcome.refusal.path, root)})"
+    reason = outcome.refusal.text(os.fspath(outcome.snapshot.layout.root))
     return Prediction(broker_version=profile.version, outcome="refuses", case=case, reason=reason)
 
 

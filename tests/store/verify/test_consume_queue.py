@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 from collections import Counter
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from random import Random
 
@@ -191,6 +191,8 @@ def test_ranges_are_a_set(parts: list[list[int]], asked: list[int]) -> None:
         ranges.add(np.array(sorted(set(part)), np.int64))
     whole = {number for part in parts for number in part}
     assert ranges.has(np.array(asked, np.int64)).tolist() == [n in whole for n in asked]
+    for first, end in product([*asked, *whole], repeat=2):
+        assert ranges.covers(first, end) == whole.issuperset(range(first, end))
     listed = ranges.ranges()
     assert {n for first, end in listed for n in range(first, end)} == whole
     assert all(a[1] < b[0] for a, b in pairwise(listed))
