@@ -133,6 +133,7 @@ def _put_one(
     check_producer_topic(reader.with_body(record, body).topic)
     with target.writer(reader) as writer:
         message = as_stored(reader.with_body(record, body), asked, writer)
+        writer.take_light_queues(message)
         with held_interrupts():
             stored = writer.append(message)
             writer.sync()
@@ -157,6 +158,7 @@ def _decide(
         found = [decided(prepared, writer.profile, writer.rules.store_host, writer.clock())]
         if transaction is TransactionStep.COMMIT:
             found.insert(0, committed(prepared, writer.profile))
+            writer.take_light_queues(found[0])
         with held_interrupts():
             stored = [writer.append(message) for message in found]
             writer.sync()

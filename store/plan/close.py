@@ -88,6 +88,8 @@ class KeptLog(NamedTuple):
     torn: Sequence[TornRecord] = ()
     #: Messages behind the end of a slave's log that units name: the master sends them again.
     resent: int = 0
+    #: Whole records of a DLedger log that only a new head brings back.
+    by_head: Sequence[Fill] = ()
 
 
 def gap_finder(snapshot: Snapshot, profile: Profile, *, verify: bool) -> GapFinder:

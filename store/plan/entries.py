@@ -39,7 +39,7 @@ from ..settings.options import options_of
 from ..start.dledger import DledgerIndexFile, following_entries, heads_of, index_directory, member_state, units_of
 from ..start.outcome import Outcome
 from .close import CUT, RESTORED, KeptLog, edits_of, lengths_of, patched_queue, units_behind, writes_of
-from .fill import Fill, Piece, encoded, for_policy_broker, of_nobody, together
+from .fill import Fill, Piece, encoded, for_policy_broker, of_nobody, together, unwritten
 from .gaps import Forms, Gap, TornRecord, has_usable_properties, silent_records, torn_records
 from .log import LogPlan, tail_edits, written
 from .lost_messages import EVERYWHERE, LostUnits, items_in, lost_units
@@ -271,7 +271,10 @@ def keep_entries(
     patched = patched_queue(snapshot, queue, entries, pieces, finder.end)
     ranges = [(at, at + len(data)) for at, data in pieces]
     put_right = len(saved) + len(finder.heads) + len(restored)
-    return KeptLog(plan, patched, fills, put_right, cut, ranges, unplaced, gone=gone)
+    back = [Gap(tile.record, tile.position + tile.size, False, 0) for tile in tiles if tile.record in saved]
+    units = look(back, ())
+    by_head = [unwritten(gap, units.take(units.position == gap.begin)) for gap in back]
+    return KeptLog(plan, patched, fills, put_right, cut, ranges, unplaced, gone=gone, by_head=by_head)
 
 
 def _lost_behind(

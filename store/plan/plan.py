@@ -309,7 +309,8 @@ def _with_losses(
         look(log, [builder, *observers], verified=verified)
         with suppress(Refused):
             of_keep = _keep_entries(task._replace(reading=Reading()), queue, again)[0]
-            gone = [*of_keep.fills, *of_keep.gone]
+            cut = (fill for fill in of_keep.by_head if fill.gap.begin >= kept.plan.end)
+            gone = [*of_keep.fills, *of_keep.gone, *cut]
             return kept._replace(gone=gone, unplaced=of_keep.unplaced, torn=of_keep.torn)
         return kept
     finder = gap_finder(snapshot, profile, verify=outcome.switches.demand_crc(profile.record))

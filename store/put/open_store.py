@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 from ...formats.consumer_offset import OFFSET_TABLE
 from ...formats.delay_offset import FILE as DELAY_OFFSETS
 from ...formats.hashing import java_string
+from ...formats.message_properties import INNER_MULTI_DISPATCH, parse
 from ...formats.topics import FILE as TOPICS
 from ..broker.profiles import WriterProfile, writer_profile
 from ..broker.system_topics import LMQ_PREFIX, SCHEDULE_TOPIC, TIMER_TOPIC
@@ -35,7 +36,7 @@ from ..log.write import LogWriter
 from ..queues.write import BatchQueuesWriter, QueuesWriter
 from ..settings.options import options_of
 from ..settings.read import BACKUP
-from .new_message import DEFAULT_HOST, WriterOptions, WriterRules
+from .new_message import DEFAULT_HOST, NewMessage, WriterOptions, WriterRules
 from .queue_kinds import QueueKinds
 from .tail import Tail, check_clean, check_layout, check_log_end, find_layout, find_tail, generation, unclean
 
@@ -202,18 +203,20 @@ class OpenStore(Closing):
         self.check_topic(queue[0])
         (self.batch_queues if self.kinds.is_batch(queue[0]) else self.queues).check(queue)
 
-    def take_light_queues(self) -> None:
-        """Put messages into the LMQs that they name as the broker does: by its options, else if the store has LMQs.
+    def take_light_queues(self, message: NewMessage) -> None:
+        """Put a message into the LMQs that it names as the broker does: by its options, else if the store has LMQs.
 
         Not for copies, which bring what another broker did.
         """
         rules, config = self.profile.lmq_queues, self.layout.broker_config
-        if rules is not None:
-            shown = any(topic.startswith(LMQ_PREFIX) for topic, _ in self.queues.next_offsets)
-            self.names_lmq_queues = all(config.get_bool(option, shown) for option in rules.options)
-            self.lmq_units = config.get_bool("enableMultiDispatch", shown) or self.database is not None
-            needed = {*rules.options, *(() if self.lmq_units else ("enableMultiDispatch",))}
-            self.lmq_switched_off = tuple(sorted(o for o in needed if not config.get_bool(o, shown)))
+        if rules is None or not parse(message.properties).get(INNER_MULTI_DISPATCH):
+            return
+        shown = any(topic.startswith(LMQ_PREFIX) for topic, _ in self.queues.next_offsets)
+        self.names_lmq_queues = all(config.get_bool(option, shown) for option in rules.options)
+        self.lmq_units = config.get_bool("enableMultiDispatch", shown) or self.database is not None
+        needed = {*rules.options, *(() if self.lmq_units else ("enableMultiDispatch",))}
+        off = () if java_string(message.topic).startswith(rules.closed_topics) else sorted(needed)
+        self.lmq_switched_off = tuple(option for option in off if not config.get_bool(option, shown))
 
     def check_topic(self, topic: str) -> None:
         """Raise InvalidInput for a topic missing in the RocksDB of topics, where put adds none."""

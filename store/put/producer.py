@@ -321,8 +321,8 @@ class ProducerOptions(NamedTuple):
     half: bool = False
 
 
-def _for_light_queues(message: NewMessage, writer: StoreWriter) -> NewMessage:
-    """The message with the LMQ that the broker names for a LITE one; the writer numbers messages in LMQs as it does."""
+def _for_light_queue(message: NewMessage, writer: StoreWriter) -> NewMessage:
+    """The message with the LMQ that the broker names for a LITE one."""
     found = names.parse(message.properties)
     lite = found.get(names.LITE_TOPIC)
     if lite and writer.profile.version >= _FIRST_WITH_LITE:
@@ -330,8 +330,6 @@ def _for_light_queues(message: NewMessage, writer: StoreWriter) -> NewMessage:
             raise InvalidInput(f"{names.LITE_TOPIC}: no LMQ has such a name: {lite}")
         found[names.INNER_MULTI_DISPATCH] = f"{LITE_PREFIX}{java_string(message.topic)}${lite}"
         message = _with_properties(message, found, writer.profile.final_separator)
-    if found.get(names.INNER_MULTI_DISPATCH):
-        writer.take_light_queues()
     return message
 
 
@@ -344,7 +342,7 @@ def as_stored(message: NewMessage, options: ProducerOptions, writer: StoreWriter
     check_producer(message, writer)
     if options.compress:
         message = compressed(message, options.compress, writer.profile, options.over_bytes)
-    message = _for_light_queues(message, writer)
+    message = _for_light_queue(message, writer)
     found = names.parse(message.properties)
     now_ms = writer.clock()
     level = options.delay_level

@@ -47,6 +47,19 @@ def test_a_message_that_is_not_put_into_its_light_queues_is_told(tmp_path: Path)
     assert mqstore("get", tmp_path, "--topic", "%LMQ%$T$a", "--queue", "0", "--offset", "0")[0]["body"] == "x"
 
 
+def test_a_committed_message_has_a_number_of_its_own_in_its_light_queue(tmp_path: Path) -> None:
+    root = stores.unpack("5.3.3-lmq", tmp_path)
+    named = ["--property", "INNER_MULTI_DISPATCH=%LMQ%a", "--property", "PGROUP=g", "--format", "ndjson"]
+    [half] = mqstore("put", root, "mqtt", "x", "--transaction", "half", *named)
+    mqstore("put", root, "--transaction", "commit", "--half", half["unique_key"])
+    assert not re.search("Do not|Damaged|rror", run_here(["verify", str(root)]).stdout)
+
+
+def test_no_option_puts_a_delayed_message_into_a_light_queue(tmp_path: Path) -> None:
+    words = ["put", str(tmp_path), "T", "x", "--as-broker", "5.5", "--property", "__LITE_TOPIC=a"]
+    assert run_here([*words, "--delay-level", "3"]).stderr == ""
+
+
 @pytest.mark.parametrize("name", ["x/y", "x,y"])
 def test_a_light_queue_that_cannot_be_is_refused(name: str, tmp_path: Path) -> None:
     words = ["put", str(tmp_path), "T", "x", "--as-broker", "5.5", "--property", f"__LITE_TOPIC={name}"]

@@ -158,7 +158,9 @@ def test_a_lite_message_goes_to_its_light_queue(version: str, tmp_path: Path) ->
 
     def put(message: NewMessage, config: BrokerConfig) -> tuple[str, ...]:
         with writer(tmp_path, version, config=config) as store:
-            store.append(as_stored(message, ProducerOptions(), store))
+            made = as_stored(message, ProducerOptions(), store)
+            store.take_light_queues(made)
+            store.append(made)
             return store.lmq_switched_off
 
     switched_off = ("enableLmq", "enableMultiDispatch")
