@@ -4,7 +4,8 @@
 one sealed index file: header, hash slots, items; the items of one slot lie together. The first slot
 tells where the slots end: its items are the first. Not every item that the header counts is
 there: 5.3.3 cuts the file, 5.5.0 leaves zeros at its end. An index that is still written to lies
-in `tiered_index_file/` and looks otherwise.
+in `tiered_index_file/` and looks otherwise. Sealed ones of 5.1 differ (empty slots of zeros, time_diff in ms, 4 bytes
+behind the items; by source): they are not read.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ ITEM = Struct(
     "queue_id" / Int32sb * "queue of the topic",
     "offset" / Int64sb * "position of the record in the tiered commit log of the queue",
     "size" / Int32sb * "total_size of the record",
-    "time_diff" / Int32sb * "store time less begin_timestamp in seconds (5.1: ms)",
+    "time_diff" / Int32sb * "store time less begin_timestamp in seconds (5.1, not sealed: ms)",
 )
 HEADER_BYTES = HEADER.sizeof()
 SLOT_BYTES = SLOT.sizeof()

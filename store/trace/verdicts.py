@@ -291,6 +291,9 @@ def _doubt(known: Known, reached: int, before: int | None, offset: int) -> tuple
         return f"; perhaps skipped, as by a reset: the offset moved by {moved} between two writes", ()
     if known.unit is not None and known.unit.hidden_by is not None:
         return f"; perhaps skipped: {known.unit.hides}", ()
+    message = known.message
+    if message is not None and (message.topic, message.queue_id) == known.place[:2] and offset < message.queue_offset:
+        return f"; perhaps skipped: its unit lies in front of its queue offset {message.queue_offset}", ()
     return "", ()
 
 

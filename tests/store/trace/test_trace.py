@@ -60,6 +60,17 @@ def test_another_message_has_its_queue_offset(offset: int, root: Path) -> None:
     assert found.next_commands == [f"mqstore verify {root}"]
 
 
+def test_the_unit_is_in_front_of_its_queue_offset(root: Path) -> None:
+    """A group that had come to the message when the queue was shifted skips it (B1)."""
+    offsets(root, g={"orders": {0: 2}})
+    [path] = (root / "consumequeue" / "orders" / "0").iterdir()
+    units = path.read_bytes()
+    path.write_bytes(units[20:] + bytes(20))
+    judged = whole(k1(root), "g").judgement
+    assert judged.verdict is DeliveryVerdict.PASSED
+    assert judged.reason.endswith("; perhaps skipped: its unit lies in front of its queue offset 1")
+
+
 @pytest.mark.parametrize("offset", [1, 3])
 @pytest.mark.parametrize("size", [60, 1000])
 def test_a_unit_with_another_size(offset: int, size: int, root: Path) -> None:
