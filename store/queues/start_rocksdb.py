@@ -510,8 +510,8 @@ StartedQueue = QueueState | DatabaseQueue
 
 
 def queue_offsets(queue: StartedQueue, places: Ints, begin: int | None = None) -> Ints:
-    """Return queue offsets of the units that name these positions; -1 without one. begin: where to look from, as far as
-    units rise; None: in all units.
+    """Return queue offsets of the units that name these positions; -1 without one. begin: where to look from, up to
+    units of later positions, or many numbers without a unit; None: in all units.
     """
     found = np.full(len(places), -1, np.int64)
     order = np.argsort(places, kind="stable")
@@ -523,8 +523,8 @@ def queue_offsets(queue: StartedQueue, places: Ints, begin: int | None = None) -
         count = np.searchsorted(ordered, position, side="right") - low
         inside = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
         found[order[np.repeat(low, count) + inside]] = np.repeat(first + used, count)
-        if begin is not None and len(position) and position.min() > ordered[-1]:
-            break
+        if begin is not None and not (len(position) and position.min() <= ordered[-1]):
+            break  # also without any unit: a file may have a far name
     return found
 
 

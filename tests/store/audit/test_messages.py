@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import tracemalloc
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mqstore.store.audit import messages
 from mqstore.store.broker.dispatch import dispatch
 from mqstore.store.broker.dispatch_record import OWN_QUEUES
+from mqstore.store.disk.layout import Layout
 from mqstore.store.log.batch import Batch
+from mqstore.store.queues import start_rocksdb
+from mqstore.store.recover.recovery import analyze
 from mqstore.store.search.store import StoreReader
 
 from ... import stores
@@ -55,3 +60,19 @@ def test_each_queue_is_known_to_be_in_a_row_or_not(times: int, tmp_path: Path) -
     found = [each.in_a_row for each in queues]
     assert found == [each.replace().in_a_row for each in queues]
     assert all(found) is (times == 1) and len(found) > 2
+
+
+def test_a_far_name_of_a_queue_file_is_not_walked_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The number in a name may be any: what lies between has no unit."""
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    queue = root / "consumequeue" / "logs" / "0"
+    (queue / f"{1000:020d}").rename(queue / f"{9_000_000_000_000:020d}")
+    windows = start_rocksdb.queue_windows
+
+    def few(*asked: Any) -> Iterator[Any]:
+        for number, window in enumerate(windows(*asked)):
+            assert number < 3, "every window up to the far name"
+            yield window
+
+    monkeypatch.setattr(start_rocksdb, "queue_windows", few)
+    assert analyze(Layout.open(root), "5.3.3").prediction.invisible.messages == 41
