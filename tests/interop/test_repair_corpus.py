@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -47,6 +47,8 @@ _PER_RUN = 40
 """Repaired stores that wait for the classes: as many as one JVM is asked about."""
 _NO_REASON = "mqstore explain "
 _OLDEST = "4.3.1"
+WRITERS = VERSIONS[:-1]
+"""What versions the stores of the cases are of: none is of the newest."""
 _LONG_HOSTS = int(SysFlag.BORN_V6 | SysFlag.STORE_V6)
 
 Messages = dict[int, tuple[bytes, int, int, bytes]]
@@ -214,13 +216,22 @@ def run(cases: list[Case], oracle: Callable[[str], Judge], work: Path, *, versio
     return tally
 
 
-def test_every_damaged_store_is_repaired(oracle: Callable[[str], Judge], tmp_path: Path) -> None:
-    cases = pick(recovery_cases.all_cases(), "corpus")
+def of_version(version: str, cases: Sequence[Case], name: str) -> list[Case]:
+    """The cases of this run whose store that version wrote."""
+    return pick([case for case in cases if case["version"] == version], f"{name} {version}")
+
+
+@pytest.mark.parametrize("version", WRITERS)
+def test_every_damaged_store_is_repaired(version: str, oracle: Callable[[str], Judge], tmp_path: Path) -> None:
+    cases = of_version(version, recovery_cases.all_cases(), "corpus")
     tally = run(cases, oracle, tmp_path, versions=VERSIONS)
     assert not tally.wrong, str(tally)
 
 
-def test_every_damaged_store_with_features_is_repaired(oracle: Callable[[str], Judge], tmp_path: Path) -> None:
-    cases = pick(recovery_cases.all_feature_cases(), "corpus of features")
+@pytest.mark.parametrize("version", WRITERS)
+def test_every_damaged_store_with_features_is_repaired(
+    version: str, oracle: Callable[[str], Judge], tmp_path: Path
+) -> None:
+    cases = of_version(version, recovery_cases.all_feature_cases(), "corpus of features")
     tally = run(cases, oracle, tmp_path, versions=())
     assert not tally.wrong, str(tally)
