@@ -23,6 +23,8 @@ LARGEST_FILE_BYTES = 16 << 20
 """A configuration file above this size is refused without reading it."""
 ROCKSDB_STORE_TYPE = "defaultRocksDB"
 """The `storeType` of brokers that have consume queues only in a RocksDB; brokers ignore its case."""
+_STORE_TYPES = {name.lower(): name for name in ("default", ROCKSDB_STORE_TYPE)}
+_STORE_TYPE_OPTIONS = ("storeType", "combineAssignOffsetCQType", "combineCQPreferCQType")
 _ROLE = "brokerRole"
 CONTROLLER_MODE = "enableControllerMode"
 """The option with which a controller names the master of the broker's group."""
@@ -142,8 +144,9 @@ class BrokerConfig(Mapping[str, str]):
         rules: FileRules | None = None,
     ) -> None:
         self._named = {_canonical(name): value for name, value in (options or {}).items()}
-        if self._named.get("storeType", "").lower() == ROCKSDB_STORE_TYPE.lower():
-            self._named["storeType"] = ROCKSDB_STORE_TYPE
+        for name in _STORE_TYPE_OPTIONS:
+            if (known := _STORE_TYPES.get(self._named.get(name, "").lower())) is not None:
+                self._named[name] = known
         self._options = {**_DEFAULT_TEXTS, **self._named} if whole else self._named
         self._whole = whole
         if words is None:

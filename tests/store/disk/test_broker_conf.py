@@ -87,8 +87,10 @@ def test_a_setting_needs_a_name_and_a_value(setting: str) -> None:
 
 
 def test_the_case_of_a_store_type_does_not_count() -> None:
-    """As in `MessageStoreConfig.isEnableRocksDBStore`."""
+    """As in `MessageStoreConfig.isEnableRocksDBStore` and `CombineConsumeQueueStore.getInnerStoreByString`."""
     assert BrokerConfig({"storeType": "DEFAULTROCKSDB"})["storeType"] == "defaultRocksDB"
+    hybrid = BrokerConfig({"combineCQPreferCQType": "defaultrocksdb", "combineAssignOffsetCQType": "Default"})
+    assert (hybrid["combineCQPreferCQType"], hybrid["combineAssignOffsetCQType"]) == ("defaultRocksDB", "default")
     assert BrokerConfig().with_set(["storeType=defaultrocksdb"])["storeType"] == "defaultRocksDB"
 
 

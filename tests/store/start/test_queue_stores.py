@@ -120,7 +120,7 @@ def test_units_are_held_against_the_log_as_the_recovery_leaves_it(tmp_path: Path
 
 def test_5_4_finds_no_file_of_a_light_queue_where_a_database_is_read(tmp_path: Path) -> None:
     """Only where a message of one is dispatched again (B44)."""
-    more = {"combineCQPreferCQType": "defaultRocksDB"}
+    more = {"combineCQPreferCQType": "defaultrocksdb"}  # brokers ignore the case
     assert refused(opened(SAME, tmp_path, "abort_toggled", **more), "5.4.0") == "queue-database-light"
     assert starts(opened(SAME, tmp_path, **more), "5.4.0")[0].refusal is None
 
