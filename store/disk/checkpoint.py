@@ -52,6 +52,11 @@ def seen_checkpoint(path: str | os.PathLike[str]) -> Checkpoint | None:
     return None if os.path.isdir(path) else read_checkpoint(path)  # noqa: PTH112
 
 
+def is_whole(path: Path) -> bool:
+    """Whether there is a checkpoint of full length: no directory, which has as many bytes on many file systems."""
+    return path.is_file() and path.stat().st_size == PAGE_BYTES
+
+
 def checkpoint_bytes(checkpoint: Checkpoint) -> bytes:
     """The bytes of the fields, with which the file begins."""
     return numbers_of(FIELDS).pack(*checkpoint)

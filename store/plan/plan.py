@@ -24,7 +24,7 @@ from ..audit.verified import PackedItems, VerifiedLog
 from ..broker.profiles import MinOffset, Profile
 from ..broker.snapshot import QueueId, Snapshot
 from ..broker.system_topics import LMQ_PREFIX
-from ..disk.checkpoint import Checkpoint, checkpoint_bytes
+from ..disk.checkpoint import Checkpoint, checkpoint_bytes, is_whole
 from ..disk.file_queue import MappedFileQueue
 from ..disk.files import Edit, Phase
 from ..errors import Refused, from_os_error
@@ -64,7 +64,7 @@ _CODES = ("I-111", "I-113")
 def checkpoint_edit(path: Path, checkpoint: Checkpoint) -> Edit:
     """Return the edit that puts `checkpoint` at `path`: writes its fields, or creates the file."""
     data = checkpoint_bytes(checkpoint)
-    if path.exists() and path.stat().st_size == PAGE_BYTES:
+    if is_whole(path):
         made = Edit("write", str(path), _REASON, _CODES, 0, len(data), data)
     else:
         made = Edit.create(path, data, _REASON, _CODES, PAGE_BYTES)

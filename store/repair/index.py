@@ -23,7 +23,7 @@ from ...formats.checkpoint import FIELDS, PAGE_BYTES
 from ...formats.message_properties import CRC_DIGITS_AT, CRC_ITEM_BYTES, crc_item
 from ...formats.property_columns import ends_with_misnamed_crc_item
 from ..broker.snapshot import Snapshot
-from ..disk.checkpoint import Checkpoint
+from ..disk.checkpoint import Checkpoint, is_whole
 from ..disk.compressed import read_regular
 from ..disk.files import Edit, Phase
 from ..findings.catalogue import Severity, catalogue
@@ -126,7 +126,7 @@ def with_checkpoint(snapshot: Snapshot, plan: Plan, *, only_index: bool) -> Plan
         if not 0 <= getattr(old, name) <= max(0, highest[name])
     }
     wiped = not any(old) and any(complete) and not only_index
-    whole = path.exists() and path.stat().st_size == PAGE_BYTES
+    whole = is_whole(path)
     if whole and not only_index and any(read_regular(path, PAGE_BYTES)[FIELDS.sizeof() :]):
         rest = PAGE_BYTES - FIELDS.sizeof()
         reason, at = "bytes behind the fields that are not zero", FIELDS.sizeof()
@@ -136,7 +136,7 @@ def with_checkpoint(snapshot: Snapshot, plan: Plan, *, only_index: bool) -> Plan
         lowered |= _corrected_positions(commit_log_of(snapshot.layout, plan.files), old, lowered)
     if wiped or lowered or not (whole or only_index or plan.checkpoint):
         new = complete if wiped else old._replace(**lowered)
-        others = [e for e in plan.edits if e.path != str(path) or e.phase is Phase.PAGE]
+        others = [e for e in plan.edits if e.phase is not Phase.CHECKPOINT]
         plan = replace(plan, checkpoint=new, edits=[*others, checkpoint_edit(path, new)])
     return plan
 

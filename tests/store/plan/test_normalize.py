@@ -507,9 +507,11 @@ def test_what_stands_in_the_way_of_a_new_store(version: str, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("place", ["checkpoint", "index", "abort"])
-def test_a_directory_where_a_start_opens_a_file(place: str, tmp_path: Path) -> None:
-    """As after a repair of the file system: 5.3.3 does not start; it is moved away, and can be taken back."""
-    root = stores.unpack("5.3.3-clean", tmp_path)
+def test_a_directory_where_a_start_opens_a_file(place: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """As after a repair of the file system: 5.3.3 does not start; it is moved away, and can be taken back. Not in
+    memory: on a disk a directory is often as long as a checkpoint.
+    """
+    root = stores.unpack("5.3.3-clean", tmp_path_factory.mktemp("disk"))
     path = max((root / "index").iterdir()) if place == "index" else root / place
     path.unlink(missing_ok=True)
     path.mkdir()
