@@ -64,8 +64,13 @@ def exit_code_of(error: BaseException) -> ExitCode:
 
 def explanation(error: Exception) -> str:
     """One line about an error: what is wrong, where, and what to do."""
-    from ..store.errors import StoreError, from_os_error
+    from ..store.errors import InTheWay, StoreError, from_os_error
 
+    if isinstance(error, InTheWay) and error.path is not None:
+        from ..store.findings.next_commands import moving_away
+
+        if move := moving_away(error.path):
+            error.hint = f"if a directory belongs there, move the file out of the store: {move}"
     if isinstance(error, StoreError):
         return str(error)
     if isinstance(error, OSError) and error.filename is not None:

@@ -64,6 +64,10 @@ class Unreadable(StoreError):
     """No permission, an I/O error, a symlink loop, or contents that make no sense."""
 
 
+class InTheWay(Unreadable):
+    """A file stands where a directory belongs."""
+
+
 class UnreadableRange(Unreadable):
     """The disk does not return `length` bytes at `offset` of the file. reason: what the system says."""
 
@@ -138,7 +142,7 @@ def from_os_error(error: OSError, path: str | PathLike[str], doing: str = "canno
         in_the_way = next((each for each in (Path(path), *Path(path).parents) if each.is_file()), None)
         if in_the_way is not None:
             hint = "if a directory belongs there, move the file away"
-            return Unreadable("not a directory but a file", path=in_the_way, hint=hint)
+            return InTheWay("not a directory but a file", path=in_the_way, hint=hint)
     if error.errno in FULL:
         return NoSpace.because(error, path, doing)
     return Unreadable.because(error, path, doing)

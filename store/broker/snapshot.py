@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import chain
@@ -279,6 +279,24 @@ def broken_links(snapshot: Snapshot) -> Iterator[Missing]:
     below = (path for parent in parents for path in links_below(parent))
     empty = (entry.path for entry in entries if not entry.size)
     yield from filter(None, map(broken_link, chain(map(os.fspath, parts), below, empty)))
+
+
+def files_for_queues(layout: Layout) -> Iterator[str]:
+    """Yield the files in place of the directory of a queue, or of a topic that topics.json names: no broker makes the
+    queue there.
+    """
+    topics: Collection[str] | None = None
+    for parent in (layout.consume_queue, layout.batch_consume_queue, layout.consume_queue_ext):
+        for topic in list_entries(parent):
+            if topic.directory:
+                numbers = (each for each in list_entries(topic.path) if each.name.isdecimal() and not each.directory)
+                yield from (each.path for each in numbers if each.name == str(int(each.name)))
+                continue
+            if topics is None:
+                with suppress(StoreError):  # what is wrong with topics.json is told elsewhere
+                    topics = Topics.read(layout.config).known
+            if topic.name in (topics or ()):
+                yield topic.path
 
 
 def directories_for_files(snapshot: Snapshot) -> list[str]:

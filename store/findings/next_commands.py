@@ -537,6 +537,12 @@ def _by_hand(cure: str, finding: Finding, root: PathLike[str] | str, given: Give
     return (*words, *given.words(words[1])) if words[0] == "mqstore" else tuple(words)
 
 
+def moving_away(path: str, root: PathLike[str] | str | None = None) -> NextCommand | None:
+    """The command that moves out of a store what does not belong there; None if no store is around it."""
+    root = root or _store_above(fspath(Path(path).parent))
+    return None if root is None else NextCommand(("mv", path, aside(root, path)))
+
+
 def aside(root: PathLike[str] | str, path: str) -> str:
     """Return a path beside the store for something in it that does not belong there."""
     inside = path.removeprefix(f"{fspath(root).rstrip('/')}/").split("/")

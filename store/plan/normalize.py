@@ -22,6 +22,7 @@ from ..broker.snapshot import (
     broken_links,
     directories_for_files,
     directories_without_files,
+    files_for_queues,
 )
 from ..counted import counted
 from ..disk.file_queue import LARGEST_FILE_BYTES, NAME_DIGITS, MappedFileQueue, file_name, start_of, step_of
@@ -32,8 +33,8 @@ from ..errors import Missing, Refused
 from ..findings.next_commands import (
     Given,
     NextCommand,
-    aside,
     converting,
+    moving_away,
     moving_back,
     naming_log,
     proposed,
@@ -73,6 +74,8 @@ def normalize(
         raise Refused(broken.message, path=broken.path, hint=broken.hint)
     if lock.is_dir():
         raise in_the_way("the lock is a directory: no broker starts", os.fspath(lock), snapshot.layout.root)
+    for path in files_for_queues(snapshot.layout):
+        raise in_the_way("not a directory but a file", path, snapshot.layout.root)
     if size > LARGEST_FILE_BYTES:
         layout = snapshot.layout
         what = f"log files of {counted(size, 'byte')}, more than any broker can have, {LARGEST_FILE_BYTES}"
@@ -484,8 +487,7 @@ def _is_fresh(layout: Layout, entry: DirectoryEntry) -> bool:
 
 def in_the_way(what: str, path: str, root: Path) -> Refused:
     """The refusal of a store with something that has to be moved away."""
-    move = NextCommand(("mv", path, aside(root, path)))
-    return Refused(what, path=path, hint=f"move it out of the store: {move}")
+    return Refused(what, path=path, hint=f"move it out of the store: {moving_away(path, root)}")
 
 
 def traces_of_log(snapshot: Snapshot) -> str:

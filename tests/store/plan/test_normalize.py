@@ -535,6 +535,7 @@ def test_a_file_in_place_of_a_queue(place: str, tmp_path: Path) -> None:
     told = run_here(["verify", str(root)])
     move = f"mv {path} {root}-aside-consumequeue-{place.replace('/', '-')}"
     assert told.code == 1 and move in told.stdout and "messages unread" in told.stdout
+    assert move in run_here(["inspect", str(root)]).stdout.splitlines()[0]
     assert run_here(["recover", str(root), "--apply", "--yes"]).code != 0
     path.rename(tmp_path / "aside")
     assert run_here(["recover", str(root), "--apply", "--yes"]).code == 0
@@ -551,3 +552,15 @@ def test_empty_queue_files_whose_names_show_another_length(tmp_path: Path) -> No
     assert told.code != 0 and "--set mappedFileSizeConsumeQueue=1000" in told.stdout + told.stderr
     assert run_here(["recover", str(root), "--apply", "--yes", "--set", "mappedFileSizeConsumeQueue=1000"]).code == 0
     assert {path: path.read_bytes() for path in (root / "consumequeue").glob("*/*/*")} == before
+
+
+@pytest.mark.parametrize("place", ["consumequeue", "index", "config", "commitlog"])
+def test_a_file_in_place_of_a_part(place: str, tmp_path: Path) -> None:
+    """Nothing is said of the store before the file is moved away, with the command that is told."""
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    shutil.rmtree(root / place)
+    (root / place).touch()
+    for command in ("inspect", "verify", "recover"):
+        told = run_here([command, str(root)])
+        assert told.code == 5
+        assert told.stderr.endswith(f"move the file out of the store: mv {root}/{place} {root}-aside-{place}\n")
