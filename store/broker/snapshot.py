@@ -302,7 +302,7 @@ def files_for_queues(layout: Layout) -> Iterator[str]:
 def directories_for_files(snapshot: Snapshot) -> list[str]:
     """Directories where a start opens a file: at the place of `checkpoint`, or of index files."""
     checkpoint = snapshot.layout.checkpoint
-    index = [entry.path for entry in snapshot.index if entry.directory and entry.name.isdecimal()]
+    index = [entry.path for entry in snapshot.index if entry.directory and java_integer(entry.name, 64) is not None]
     return [os.fspath(checkpoint), *index] if checkpoint.is_dir() else index
 
 

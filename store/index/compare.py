@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...formats.derive.ragged import Ints
+from ...formats.hashing import java_integer
 from ...formats.index_file import file_size
 from ..broker.dispatch import dispatch
 from ..broker.dispatch_record import Dispatching
@@ -51,8 +52,8 @@ def stored_files(entries: Sequence[DirectoryEntry]) -> Iterator[StoredIndex]:
     Unreadable.
     """
     for entry in entries:
-        named = not entry.directory and entry.name.isascii() and entry.name.isdigit()
-        if named and (entry.size or broken_link(entry.path) is None):
+        named = java_integer(entry.name, 64) is not None
+        if named and not entry.directory and (entry.size or broken_link(entry.path) is None):
             with IndexFile(entry.path, Geometry(0, 0)) as file:
                 yield StoredIndex(entry, file.read_header())
 

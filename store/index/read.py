@@ -18,6 +18,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...formats.fixed import tuple_of
+from ...formats.hashing import java_integer
 from ...formats.index_file import (
     HEADER,
     HEADER_BYTES,
@@ -484,7 +485,7 @@ def _list_files(directory: str) -> tuple[list[str], list[ForeignEntry]]:
         with os.scandir(directory) as entries:
             for entry in sorted(entries, key=lambda entry: entry.name):
                 name = plain_name(entry.name)
-                if not (name.isascii() and name.isdigit()):
+                if java_integer(name, 64) is None:
                     foreign.append(ForeignEntry(entry.path, "its name is not a time"))
                 elif not is_file(entry):
                     foreign.append(ForeignEntry(entry.path, "not a file"))

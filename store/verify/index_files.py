@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from ...formats import kernel
 from ...formats.derive.ragged import Flags, Ints, Structs
+from ...formats.hashing import java_integer
 from ...formats.index_file import (
     HEADER_BYTES,
     ITEM_BYTES,
@@ -76,12 +77,14 @@ def names_and_lengths(context: VerifyContext) -> None:
             context.findings.add("I-091", foreign.path, text, severity=Severity.ERROR, repair="")
             continue
         name = os.path.basename(foreign.path)  # noqa: PTH119
-        if context.profile.load.needs_files and os.path.isdir(foreign.path) and name.isdecimal():  # noqa: PTH112
-            text = "a directory, not a file: a broker does not start"
-            context.findings.add("I-091", foreign.path, text, severity=Severity.ERROR, repair=RECOVER)
-            continue
-        text = f"{name}: {foreign.reason}, a broker skips it"
-        context.findings.add("I-091", foreign.path, text)
+        text, level, mend = f"{name}: {foreign.reason}, a broker skips it", None, None
+        if os.path.isdir(foreign.path):  # noqa: PTH112
+            mend = "mv {path} {aside}"
+            if java_integer(name, 64) is not None:
+                level, mend = (Severity.ERROR if context.profile.load.needs_files else None), RECOVER
+                does = "does not start" if level else "reads no index file whose name comes behind"
+                text = f"a directory, not a file: a broker {does}"
+        context.findings.add("I-091", foreign.path, text, severity=level, repair=mend)
     lengths = [file_size(file.slots, file.items) for file in index.files if file.size]
     usual = max(set(lengths), key=lengths.count, default=0)
     sizes = sizes_of(context.store.layout)

@@ -144,9 +144,21 @@ def test_a_compressed_file_is_to_be_unpacked(how: str, command: str, work: Path)
     assert str(command_for(found, root)) == f"{command} {packed}"
 
 
-@pytest.mark.parametrize(("name", "severity"), [("old2", Severity.WARNING), ("20261130000000000", Severity.ERROR)])
-def test_a_directory_is_opened_if_its_name_is_a_number(name: str, severity: Severity, work: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "version", "told"),
+    [
+        ("old2", "5.3.3", "its name is not a time, a broker skips it"),
+        ("12345678901234567890", "5.3.3", "its name is not a time, a broker skips it"),
+        ("12345678901234567", "5.3.3", "a directory, not a file: a broker does not start"),
+        ("12345678901234567", "4.9.7", "a directory, not a file: a broker reads no index file whose name comes behind"),
+    ],
+)
+def test_a_directory_is_opened_if_its_name_is_a_number(name: str, version: str, told: str, work: Path) -> None:
+    """Numbers are those of 64 bits. What brokers do was asked of the classes of 4.3.1, 4.9.7, 5.1.4 and 5.3.3."""
     root = copied(original(CLEAN, work), work)
     (root / "index" / name).mkdir()
-    (found,) = (f for f in _findings(CLEAN, root) if f.code == "I-091")
-    assert found.severity is severity
+    (found,) = (f for f in _findings(CLEAN, root, broker_version=version) if f.code == "I-091")
+    assert found.message.endswith(told)
+    assert found.severity is (Severity.ERROR if "not start" in told else Severity.WARNING)
+    by_hand = f"mv {root}/index/{name} {root}-aside-index-{name}"
+    assert str(command_for(found, root)) == (by_hand if "skips" in told else f"mqstore recover {root} --apply")
