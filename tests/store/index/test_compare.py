@@ -38,12 +38,13 @@ def patch(root: Path, number: int, name: str, value: int, size: int) -> None:
 
 
 def test_files_with_other_names_are_passed_over(root: Path) -> None:
-    """As a load does; a directory, too."""
+    """As a load does: what is no number of 64 bits to Java, in any digits; a directory, too."""
     names = sorted(path.name for path in (root / "index").iterdir())
     (root / "index" / "20991231x").write_bytes(bytes(HEADER_BYTES))
+    (root / "index" / ("9" * 20)).write_bytes(bytes(HEADER_BYTES))
     (root / "index" / "\u0663").write_bytes(bytes(HEADER_BYTES))
     (root / "index" / "20991231").mkdir()
-    assert [file.entry.name for file in stored_files(snapshot_of(root).index)] == names
+    assert [file.entry.name for file in stored_files(snapshot_of(root).index)] == [*names, "\u0663"]
 
 
 def test_after_a_crash_files_newer_than_the_checkpoint_go(root: Path) -> None:
