@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from ...formats.kinds import KINDS
 from ..broker.load_rules import directory_for_file, load_files
-from ..broker.profiles import Profile, profile_of
+from ..broker.profiles import DLEDGER_LOAD, Profile, profile_of
 from ..broker.snapshot import DirectoryEntry, Snapshot, list_entries
 from ..counted import counted, listed
 from ..disk.broker_conf import BrokerConfig
@@ -40,6 +40,7 @@ from ..settings.generation import Generation, generation_of
 from ..settings.options import BrokerOption, options_of
 from ..settings.read import FILES, WHOLE, ConfigSummary, read_config_file, summaries_of, summary_of
 from ..settings.rocksdb import InForce, in_force
+from ..start.dledger import refusal_of_files
 from ..start.log import Switches, start_file
 from ..tiered.segments import is_of_tier
 
@@ -415,9 +416,9 @@ def _is_odd(entry: DirectoryEntry, file_bytes: int) -> bool:
 
 
 def _restart(layout: Layout, generation: Generation, queues: list[_DescribedQueue], *, in_use: bool) -> Restart | None:
-    """Return where the recovery of the next start begins; None for DLedger and for a log without files."""
-    if layout.dledger is not None:
-        return None
+    """Return where the recovery of the next start begins, or why a broker does not start; None for another start of
+    DLedger, and for a log without files.
+    """
     profile, file_bytes = profile_of(generation.version), sizes_of(layout).commit_log.value
     entries = [e for path in layout.as_started().commit_log_directories for e in list_entries(path)]
     entries.sort(key=lambda entry: entry.name)
@@ -433,10 +434,14 @@ def _restart(layout: Layout, generation: Generation, queues: list[_DescribedQueu
         checkpoint=(seen_checkpoint(layout.checkpoint) or Checkpoint())._asdict(),
         abort=layout.abort.exists(),
     )
-    loaded = load_files(snapshot.log, snapshot.log_file_bytes, profile.load)
-    if (refusal := loaded.refusal or directory_for_file(snapshot, profile.load)) is not None:
+    ledger = layout.dledger is not None
+    loaded = load_files(snapshot.log, snapshot.log_file_bytes, DLEDGER_LOAD if ledger else profile.load)
+    refusal = loaded.refusal or directory_for_file(snapshot, profile.load)
+    if refusal is None and ledger and not in_use:  # a file that DLedger makes has another length
+        refusal = refusal_of_files(snapshot, loaded.files)
+    if refusal is not None:
         return Restart(generation.version, "", refusal.text(os.fspath(layout.root)))
-    if not loaded.files:
+    if ledger or not loaded.files:
         return None
     ends = (found.summary.end_position for found in queues)
     queues_end = max((end for end in ends if end is not None), default=-1)

@@ -120,16 +120,24 @@ def index_directory(snapshot: Snapshot) -> str:
     return str(snapshot.layout.dledger.parent / "index")
 
 
-def recover_entries(snapshot: Snapshot, files: list[LoadedFile]) -> DLedgerStart | Refusal:
-    """Simulate DLedger's recovery of its loaded files. Raises Unreadable."""
-    size = snapshot.log_file_bytes
+def refusal_of_files(snapshot: Snapshot, files: list[LoadedFile]) -> Refusal | None:
+    """Why DLedger does not begin its recovery: by names and lengths alone."""
     with DledgerIndexFile(snapshot) as index:
         if index.refusal:
             return index.refusal
-        for before, after in pairwise(files):
-            if after.start != before.start + size and after.entry:
-                reason = "check data file order failed before recovery"
-                return Refusal("dledger-hole", f"DLedgerException: {reason}", after.entry.path)
+    for before, after in pairwise(files):
+        if after.start != before.start + snapshot.log_file_bytes and after.entry:
+            reason = "check data file order failed before recovery"
+            return Refusal("dledger-hole", f"DLedgerException: {reason}", after.entry.path)
+    return None
+
+
+def recover_entries(snapshot: Snapshot, files: list[LoadedFile]) -> DLedgerStart | Refusal:
+    """Simulate DLedger's recovery of its loaded files. Raises Unreadable."""
+    size = snapshot.log_file_bytes
+    if refusal := refusal_of_files(snapshot, files):
+        return refusal
+    with DledgerIndexFile(snapshot) as index:
         found = _walk_entries(snapshot, files, index)
         if files[-1].start - found.end > size:
             reason = "The processOffset is too small, you should check it manually (System.exit)"

@@ -19,7 +19,7 @@ from ...formats.locked_range import CONTENT
 from ...formats.message_properties import RETRY_PREFIX
 from ...formats.message_request_mode import POP
 from ...formats.pop import KV_OPTION, REVIVE_TOPIC
-from ..broker.profiles import OnOddFile
+from ..broker.profiles import DLEDGER_LOAD, OnOddFile
 from ..broker.snapshot import DirectoryEntry, QueueId, Snapshot, list_entries
 from ..broker.system_topics import LMQ_PREFIX, ROCKSDB_HALF_TOPIC, TIMER_TOPIC, is_system_group
 from ..counted import counted
@@ -167,7 +167,8 @@ def _fault(
     context: VerifyContext, directory: Directory, entry: DirectoryEntry, *, last: bool
 ) -> tuple[str, str, Severity | None] | None:
     """Return the code, what is wrong, and the severity if it is not that of the code; None if nothing is wrong."""
-    rules, size = context.profile.load, directory.file_bytes
+    ledger = directory.is_log and context.store.layout.dledger is not None
+    rules, size = DLEDGER_LOAD if ledger else context.profile.load, directory.file_bytes
     start = start_of(plain_name(entry.name))
     if entry.directory:
         ignored = rules.directory is OnOddFile.IGNORE

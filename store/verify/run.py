@@ -321,7 +321,7 @@ def _of_description(seen: Description, context: VerifyContext) -> Iterator[Findi
         yield would_not_start(root, seen.restart.version, seen.restart.reason)
     if seen.exit != "running":  # a file that a broker makes has another length
         yield from _of_lengths(seen, root)
-    if seen.restart is not None:  # there is a plain log
+    if seen.restart is not None or seen.layout.dledger is not None:
         from .config_files import config_start_of
 
         config = config_start_of(context)

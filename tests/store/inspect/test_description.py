@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
+from mqstore.formats.dledger_index import FILE_BYTES
 from mqstore.store.disk.layout import Layout
 from mqstore.store.inspect.description import parts_of
 
+from ...cli.datadriven import run_here
 from ...stores import messages, truth, unpack
 
 
@@ -62,3 +65,33 @@ def test_dledger_and_controller(tmp_path: Path) -> None:
     found = told(root)
     assert "2 parts" in found["brokerIdentity"]
     assert found["dledger-n0"] == "neither checkpoint nor currterm"
+
+
+@pytest.mark.parametrize(
+    ("place", "why"),
+    [
+        ("dledger-n0/data/old/", "length not matched message store config value: a directory among the files"),
+        ("dledger-n0/index/9/", "Load file failed, this usually indicates fatal error (System.exit): a directory"),
+        ("dledger-n0/index/00000000000000000000", f"(System.exit): {FILE_BYTES - 1} bytes"),
+        ("dledger-n0/data/-", "DLedgerException: check data file order failed before recovery"),
+        ("checkpoint/", "FileNotFoundException: Is a directory"),
+        ("config/topics.json", "config/topics.json cannot be read"),
+    ],
+)
+def test_what_keeps_a_dledger_broker_from_its_start(place: str, why: str, tmp_path: Path) -> None:
+    """By names and lengths of files, and by config/, as `verify` says in its first line."""
+    root = unpack("5.3.3-dledger", tmp_path)
+    path = root / place
+    if place.endswith("-"):
+        sorted(path.parent.iterdir())[1].unlink()
+    elif place.endswith("/"):
+        path.unlink(missing_ok=True)
+        path.mkdir()
+    elif "index" in place:
+        os.truncate(path, FILE_BYTES - 1)
+    else:
+        path.write_text("x")
+        path.with_name(f"{path.name}.bak").write_text("x")
+    first, verified = (run_here([word, str(root)]).stdout.splitlines()[0] for word in ("inspect", "verify"))
+    assert first.startswith("Do not start a broker: a broker 5.3 would not start: ") and why in first
+    assert verified.split("; ")[0] == f"{root}: {first.split('. Next: ')[0]}"
