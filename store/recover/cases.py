@@ -174,7 +174,14 @@ CASES: tuple[Case, ...] = (
         "I-003",
         keep="gives it the length of the others, fills the missing part",
     ),
-    _refusal("directory", "a directory among the log files, or in place of a file that a start opens", _MOVED, "I-005"),
+    _refusal(
+        "directory",
+        "a directory among the log files, or in place of a file that a start opens",
+        _MOVED,
+        "I-005",
+        "I-110",
+        "I-091",
+    ),
     _refusal("empty-last-file", "the last log file is empty", _MOVED, "I-004"),
     _refusal(
         "dledger-hole",
