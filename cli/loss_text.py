@@ -17,16 +17,18 @@ _WORDS_MAX = 60
 
 
 def lost_lines(found: Recovery, common: Common) -> list[str]:
-    """Lines about the messages that the plan gives up, one for each."""
+    """Lines about the messages that the plan gives up, one for each record."""
+    from ..store.plan.lost_messages import messages_of_rows
+
     rows = found.named.get("plan", [])
     if found.plan is None or not rows:
         return []
     shown = rows if common.verbose else rows[:ROWS]
     lines = ["", "The single messages, as far as known:", *(_lost(row, common) for row in shown)]
-    total = max(found.plan.lost.messages, len(rows))
-    if total > len(shown):
+    more = max(found.plan.lost.messages, messages_of_rows(rows)) - messages_of_rows(shown)
+    if more > 0:
         how = "JSON has" if common.verbose else "--verbose shows"
-        lines.append(f"  … {total - len(shown):,} more ({how} up to 100,000)")
+        lines.append(f"  … {more:,} more ({how} up to 100,000)")
     return lines
 
 
@@ -34,6 +36,7 @@ def _lost(row: dict[str, Any], common: Common) -> str:
     place = "?" if row["topic"] is None else row["topic"]
     if row["queue_id"] is not None:
         place += f"/{row['queue_id']} at {row['queue_offset']}"
+        place += f" to {row['queue_offset'] + row['batch_size'] - 1}" if "batch_size" in row else ""
     size = "" if row["size"] is None else f", {counted(row['size'], 'byte')}"
     return f"  {place}  {_when(row, common)}  position {row['position']:,}{size}{_who(row)}"
 

@@ -117,8 +117,8 @@ class BatchAudit:
         offsets = np.arange(self.next, end, dtype=np.int64)
         if same:
             offsets, wanted = offsets[:0], wanted[:0]
-        missing = int(np.isin(made["physical_offset"], there["physical_offset"], invert=True).sum())
-        return QueueFix(self.queue, offsets, wanted, end, missing, shifted=False)
+        missing = np.isin(made["physical_offset"], there["physical_offset"], invert=True)
+        return QueueFix(self.queue, offsets, wanted, end, int(made["batch_size"][missing].sum()), shifted=False)
 
     def _is_lost(self, there: Units, made: Units) -> Flags:
         """Return which units on disk are of lost records, and fit between their neighbours: bool[n]."""

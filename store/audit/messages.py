@@ -1,8 +1,8 @@
 """One pass over the log: which messages there are, and which of them consumers can read afterwards.
 
-A message is a queue position: a record counts once in its own queue and once in each further queue that it names. Only
-good records of this log count, not damaged ones or those of an earlier life. Memory grows only with the messages that
-queues lack, not with the log.
+A message is a queue position: a record counts once in its own queue and once in each further queue that it names; a
+batch record counts once for each of its messages. Only good records of this log count, not damaged ones or those of an
+earlier life. Memory grows only with the messages that queues lack, not with the log.
 
 `Tally` counts messages, bytes and times per queue.
 
@@ -30,7 +30,7 @@ from ..broker.dispatch import Dispatched, dispatch, dispatch_columns
 from ..broker.dispatch_record import OWN_QUEUES, Dispatching
 from ..broker.snapshot import QueueId
 from ..columns import Rows, begins, kept, order_of_pairs
-from ..log.batch import DAMAGED, ItemObserver, TailHistory, good_records
+from ..log.batch import DAMAGED, ItemObserver, TailHistory, dispatched_messages, good_records
 from ..log.commit_log import Batch, CommitLog, Extent
 from ..log.message import Mark, tombstones
 from ..log.window import NOTING_HASHES
@@ -144,11 +144,12 @@ class Tally:
 
     shares: dict[tuple[QueueId, str], Share] = field(default_factory=dict)
 
-    def add(self, queue: QueueId, reason: str, sizes: Ints, times: Ints, offsets: Ints) -> None:
+    def add(self, messages: Messages, reason: str = "") -> None:
         """Count messages of a queue."""
-        if len(sizes):
-            ends = (int(times.min()), int(times.max()), int(offsets.min()), int(offsets.max()))
-            self._take(Share(queue, reason, len(sizes), int(sizes.sum()), *ends))
+        if len(messages):
+            times, offsets = messages.store_timestamp, messages.offset
+            ends = (int(times.min()), int(times.max()), int(offsets.min()), int((offsets + messages.number).max()) - 1)
+            self._take(Share(messages.queue, reason, messages.count(), int(messages.size.sum()), *ends))
 
     def add_stretch(self, queue: QueueId, stretch: QueueRange) -> None:
         """Count messages of a queue that are in order."""
@@ -206,7 +207,7 @@ AT_ONCE = 1 << 17
 
 
 class Messages(Rows):
-    """Messages of one queue in log order, int64[n] each. position: of the record in the log."""
+    """Messages of one queue in log order, int64[n] each. position: of the record; number: of messages in it."""
 
     queue: QueueId
     offset: Ints
@@ -218,6 +219,11 @@ class Messages(Rows):
     good: Flags
     #: The record is a tombstone.
     lost: Flags
+    number: Ints | int = 1
+
+    def count(self, rows: Flags | slice = slice(None)) -> int:
+        """How many messages these rows are: each message of a batch record counts."""
+        return int(np.broadcast_to(self.number, len(self))[rows].sum())
 
     @cached_property
     def in_a_row(self) -> bool:
@@ -403,12 +409,13 @@ class _PendingMessages:
         if not len(units):
             return
         ids = [self._topics.setdefault(topic, len(self._topics)) for topic in dispatched.topics]
+        number = dispatched_messages(dispatched.properties, len(batch))
         lost = tombstones(batch.columns)
         good = ~lost if batch.body_crc_ok is None else batch.body_crc_ok & ~lost
         record = units.record
         key = np.array(ids, np.int64)[units.topic_id] << 32 | (units.queue_id & 0xFFFFFFFF)
-        columns = (units.queue_offset, batch.position[record], units.size, units.tags_code)
-        waiting = (key, *columns, units.store_timestamp, good[record], lost[record])
+        columns = (units.queue_offset, batch.position[record], units.size, units.tags_code, units.store_timestamp)
+        waiting = (key, *columns, good[record], lost[record], number[record])
         self._columns.append(tuple(kept(column) for column in waiting))
         self.count += len(units)
 
@@ -548,23 +555,21 @@ class Readability(LogObserver):
     def messages(self, messages: Messages) -> None:
         """Count messages of one queue."""
         if not messages.good.all():
-            self.damaged += int((~messages.good & ~messages.lost).sum())
+            self.damaged += messages.count(~messages.good & ~messages.lost)
             self.tombstones += int(messages.lost.sum())
             messages = messages.take(messages.good)
         if not len(messages.offset) or not self.expected(messages.queue):
             return
-        self.total += len(messages.offset)
+        self.total += messages.count()
         kept = self._in_log(messages.position, messages.position + messages.size)
         if not kept.all():
             gone, messages = messages.take(~kept), messages.take(kept)
-            self._count(self.lost, gone, "")
+            self.lost.add(gone)
             if self.on_lost is not None:
                 self.on_lost(gone)
-        if not len(messages.offset):
-            return
         queue = self.queues.get(messages.queue)
-        if queue is None:
-            self._count(self.invisible, messages, NO_UNIT)
+        if queue is None or not len(messages):
+            self.invisible.add(messages, NO_UNIT)
             return
         kinds = compare(queue.lookup(messages.offset), messages)
         right = kinds <= DifferenceKind.ADDRESS
@@ -573,16 +578,16 @@ class Readability(LogObserver):
         readable = right & ~hidden
         if self.compacted is not None and self._is_compacted(messages.queue):
             unserved = readable & self.compacted.unserved(messages)
-            self._count(self.invisible, messages.take(unserved), UNSERVED)
+            self.invisible.add(messages.take(unserved), UNSERVED)
             readable &= ~unserved
-        self.readable += int(readable.sum())
+        self.readable += messages.count(readable)
         if readable.all():
             return
         absent = ~right & (kinds == DifferenceKind.NOTHING)
-        self.without_first += int(((absent | hidden) & (messages.position == 0)).sum())
-        self._count(self.invisible, messages.take(hidden), HIDDEN)
-        self._count(self.invisible, messages.take(absent), NO_UNIT)
-        self._count(self.invisible, messages.take(~right & ~absent), MISPLACED)
+        self.without_first += messages.count((absent | hidden) & (messages.position == 0))
+        self.invisible.add(messages.take(hidden), HIDDEN)
+        self.invisible.add(messages.take(absent), NO_UNIT)
+        self.invisible.add(messages.take(~right & ~absent), MISPLACED)
 
     def _in_log(self, begins: Ints, ends: Ints) -> Flags:
         """Return which records lie whole in one of `ranges`: bool[n]."""
@@ -592,6 +597,3 @@ class Readability(LogObserver):
         at = np.searchsorted(starts, begins, side="right") - 1
         kept: Flags = (at >= 0) & (ends <= stops[at])
         return kept
-
-    def _count(self, tally: Tally, messages: Messages, reason: str) -> None:
-        tally.add(messages.queue, reason, messages.size, messages.store_timestamp, messages.offset)

@@ -451,6 +451,16 @@ def messages_in(batch: Batch) -> Ints:
     return number
 
 
+def dispatched_messages(properties: PropertyItems, count: int) -> Ints:
+    """How many messages a broker dispatches for each of `count` records: INNER_NUM, if there is INNER_BASE, too."""
+    number = np.ones(count, np.int64)
+    if properties.has_name(names.INNER_NUM):
+        texts = properties.find(names.INNER_NUM)
+        rows = np.flatnonzero((texts.length > 0) & (properties.find(names.INNER_BASE).length > 0))
+        number[rows] = inner_numbers(texts[rows])
+    return number
+
+
 def inner_numbers(texts: Ragged) -> Ints:
     """INNER_NUM of n batch records as a broker reads it, int64[n]; 1 if it is no number or less than 1."""
     values = [java_integer(java_string(text), 16) for text in texts.tolist()]

@@ -200,7 +200,7 @@ def _lost_records(seen: SeenLog) -> _LostRecords:
     heads = (0,) if snapshot.layout.dledger is not None else (0, HEADER_BYTES)
     gone = [] if finder.given_up or follows else _last_files(finder, max(end, filled), look, heads)
     topics = _further_topics(snapshot, audits, queue) if finder.gaps else {}  # reads two records of each queue
-    resent = int(look([Gap(end, EVERYWHERE, True, 0)], ()).batch_sizes.sum()) if follows else 0
+    resent = look([Gap(end, EVERYWHERE, True, 0)], ()).messages if follows else 0
     return _LostRecords(end, gaps, look(gaps, finder.torn, further=topics), gone, topics, resent)
 
 
@@ -224,7 +224,7 @@ def lost_anyway(seen: SeenLog, forms: Forms, elsewhere: LostUnits) -> tuple[list
 def _refuse_lost_dledger(snapshot: Snapshot, gone: Sequence[Fill]) -> None:
     """Check that no DLedger log is gone that continues this plain log: its records lie in entries. Raises Refused."""
     if gone and int(gone[0].lost.position[0]) == gone[0].gap.begin + HEADER_BYTES:
-        messages = counted(sum(len(each.lost) for each in gone), "message")
+        messages = counted(sum(each.lost.messages for each in gone), "message")
         give_up = proposed(snapshot.layout, "recover", "--policy", "broker")
         raise Refused(
             "queues name the first record of a DLedger log behind this log, but it is not there",

@@ -416,4 +416,4 @@ def _messages(queue: QueueId, lost: LostUnits, times: np.ndarray) -> Messages:
     """Return lost units of one queue as messages that are not good."""
     nobody = np.zeros(len(lost), np.bool_)
     columns = (lost.queue_offset, lost.position, lost.size, lost.tags_code, times)
-    return Messages(queue, *columns, nobody, ~nobody)
+    return Messages(queue, *columns, nobody, ~nobody, lost.batch_sizes)

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from ...formats.blank import BLANK, MAGIC_BLANK
 from ...formats.message import TRANSACTION_MASK, SysFlag
@@ -42,9 +43,10 @@ from ..disk.layout import queue_directories
 from ..errors import Refused
 from ..log.batch import Batch
 from ..log.commit_log import CommitLog
+from ..queues.batches import BATCH_UNIT_DTYPE
 from ..queues.edits import is_zero_from, last_byte
 from ..queues.rocksdb_write import database_files
-from ..queues.units import FileUnits, is_used, is_valid
+from ..queues.units import FileUnits, Units, is_used, is_valid
 from ..start.log import KEPT_FILES, FileRecords, LogWalk
 from ..start.outcome import Outcome
 from .normalize import LARGEST_GAP, renamed, starting_over
@@ -266,12 +268,20 @@ def _moves(entries: Iterable[DirectoryEntry]) -> Iterator[Edit]:
 
 def named_messages(snapshot: Snapshot) -> Iterator[Messages]:
     """Yield the messages that units name, the only record of them. Raises Unreadable."""
-    size = snapshot.queue_file_bytes
     for queue, entries in sorted(snapshot.queues.items()):
-        for first, units in FileUnits.of(entries, size).windows():
-            used = np.flatnonzero(is_used(units))
-            if len(used):
-                names = ("physical_offset", "size", "tags_code")
-                position, size_of, tags = (units[name][used].astype(np.int64) for name in names)
-                times, nothing = np.zeros(len(used), np.int64), np.zeros(len(used), np.bool_)
-                yield Messages(queue, first + used, position, size_of, tags, times, good=nothing, lost=nothing)
+        for first, units in FileUnits.of(entries, snapshot.queue_file_bytes).windows():
+            yield from _named(queue, units, np.arange(first, first + len(units), dtype=np.int64))
+    for queue, entries in sorted(snapshot.batch_queues.items()):
+        for _, units in FileUnits.of(entries, snapshot.batch_file_bytes, BATCH_UNIT_DTYPE).windows():
+            yield from _named(queue, units, units["msg_base_offset"], units["batch_size"])
+
+
+def _named(queue: QueueId, units: Units, offset: npt.ArrayLike, number: npt.ArrayLike = 1) -> Iterator[Messages]:
+    """Yield the messages of units that name a record. number: of each."""
+    used = np.flatnonzero(is_used(units))
+    columns = (offset, units["physical_offset"], units["size"], units["tags_code"])
+    if len(used):
+        nothing = np.zeros(len(used), np.int64)
+        parts = (np.broadcast_to(column, len(units))[used].astype(np.int64) for column in (*columns, number))
+        offsets, position, size, tags, numbers = parts
+        yield Messages(queue, offsets, position, size, tags, nothing, nothing > 0, nothing > 0, numbers)

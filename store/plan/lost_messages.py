@@ -72,6 +72,11 @@ class LostUnits(Rows):
         """Messages of each record."""
         return np.ones(len(self), np.int64) if self.batch_size is None else self.batch_size
 
+    @property
+    def messages(self) -> int:
+        """Messages of all records."""
+        return int(self.batch_sizes.sum())
+
 
 def lost_units(
     snapshot: Snapshot,
@@ -313,7 +318,7 @@ class LostMessages:
 
     def add(self, messages: Messages) -> None:
         """Add messages of one queue."""
-        self.count += len(messages.offset)
+        self.count += messages.count()
         within = messages.take(messages.position <= self._reach)
         if len(within.offset):
             self._parts.append(within)
@@ -381,6 +386,11 @@ def _first_by_position(messages: Iterable[Messages], most: int) -> tuple[list[Me
     return [part for part in found if len(part.offset)], last
 
 
+def messages_of_rows(rows: Iterable[dict[str, Any]]) -> int:
+    """Return how many messages these rows of `name_all` are: the row of a batch record is all its messages."""
+    return sum(row.get("batch_size", 1) for row in rows)
+
+
 def _row_order(row: dict[str, Any]) -> tuple[int, str, int]:
     return row["position"], row["topic"] or "", row["queue_offset"] or 0
 
@@ -404,6 +414,8 @@ class _Row:
         self.unique_key: str | None = None
         self.key_hashes: list[int] = []
         self.known_from = "record" if whole else "queue_unit"
+        if (number := messages.take(slice(i, i + 1)).count()) > 1:
+            self.batch_size = number
 
 
 def _add_times(rows: list[dict[str, Any]], log: CommitLog, gaps: Sequence[Gap]) -> None:

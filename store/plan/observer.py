@@ -57,7 +57,7 @@ class GroupLoss:
         """Count lost messages of one queue."""
         self.lost.add(messages)
         for group, offset in self.progress.get(messages.queue, {}).items():
-            if count := int((messages.offset >= offset).sum()):
+            if count := int(np.clip(messages.offset + messages.number - offset, 0, messages.number).sum()):
                 self.counts[group, messages.queue.topic] += count
 
     def add_run(self, run: VerifiedRun, queues: Mapping[QueueId, QueueRange]) -> None:
@@ -244,7 +244,7 @@ class PlanBuilder(LogObserver):
             behind, messages = messages.take(slice(count, None)), messages.take(slice(count))
             gone = behind.take(behind.good & (not self.log.again))
             self.groups.add(gone)
-            self.lost.add(gone.queue, "", gone.size, gone.store_timestamp, gone.offset)
+            self.lost.add(gone)
         if count and not self.batches.has(messages.queue):
             self._audit(messages.queue).add(messages)
 
@@ -258,8 +258,8 @@ class PlanBuilder(LogObserver):
             gone = messages.take(~np.isin(messages.position, earlier))
             self.groups.add(gone)
             there = np.isin(gone.position, unusable)
-            for reason, part in (("", gone.take(~there)), (UNUSABLE, gone.take(there))):
-                self.lost.add(part.queue, reason, part.size, part.store_timestamp, part.offset)
+            self.lost.add(gone.take(~there))
+            self.lost.add(gone.take(there), UNUSABLE)
         for place in unplaced:
             self.lost.add_without_record(place.queue, place.messages, place.store_timestamp, place.queue_offset)
 

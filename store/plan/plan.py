@@ -502,8 +502,7 @@ def _without_log(task: _Task, edits: list[Edit], database: Path | None) -> Plan:
     snapshot, lost, groups = task.snapshot, Tally(), GroupLoss(task.progress)
     for messages in named_messages(snapshot):
         groups.add(messages)
-        times = messages.store_timestamp
-        lost.add(messages.queue, "", messages.size, times, messages.offset)
+        lost.add(messages)
     new = new_checkpoint(Checkpoint(**snapshot.checkpoint), task.profile, -1, 0, 0)
     if traces_of_log(snapshot):
         edits = [*edits, *put_away(snapshot, database)]

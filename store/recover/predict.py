@@ -482,8 +482,7 @@ class _CountBehind(LogObserver):
 
     def messages(self, messages: Messages) -> None:
         """Take messages of one queue."""
-        cut = messages.take((messages.position >= self.position) & ~messages.lost)
-        self.lost.add(cut.queue, "", cut.size, cut.store_timestamp, cut.offset)
+        self.lost.add(messages.take((messages.position >= self.position) & ~messages.lost))
 
 
 @dataclass(frozen=True)

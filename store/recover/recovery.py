@@ -19,7 +19,7 @@ from ..broker.snapshot import QueueId, Snapshot
 from ..broker.system_topics import LMQ_PREFIX, TIMER_TOPIC
 from ..counted import bytes_text, counted, listed
 from ..disk.byte_reader import refusing
-from ..disk.layout import Layout, queue_directories
+from ..disk.layout import Layout
 from ..disk.lock import holder
 from ..disk.workers import cores
 from ..errors import Refused
@@ -30,7 +30,7 @@ from ..inspect.own_topics import messages_delayed_again
 from ..inspect.timer_records import DeliveredTimers
 from ..plan.database import opened_database
 from ..plan.gaps import Gap
-from ..plan.lost_messages import MOST, LostMessages, name_all
+from ..plan.lost_messages import MOST, LostMessages, messages_of_rows, name_all
 from ..plan.normalize import front_without_files, lost_front_notes
 from ..plan.observer import GroupLoss, Policy, RecoveryOptions, deleted_topics, expected_queues, topics_with_queues
 from ..plan.plan import Plan, Reading, make_plan
@@ -178,7 +178,7 @@ class Recovery:
             "groups": plan.groups.to_json(),
             **self._lost_json("plan", plan.groups, plan.lost.messages - plan.groups.lost.count),
             "damaged": [
-                {"position": gap.begin, "size": gap.end - gap.begin, "messages": len(lost)}
+                {"position": gap.begin, "size": gap.end - gap.begin, "messages": lost.messages}
                 for gap, lost, *_ in plan.fills
             ],
             "torn_properties": [record.to_json() for record in plan.cut],
@@ -207,7 +207,7 @@ class Recovery:
             return {}
         rows = self.named[whose]
         of_index = sum(row["known_from"] == "index" for row in rows)
-        left_off = max(0, groups.lost.count - (len(rows) - of_index)) + max(0, placeless - of_index)
+        left_off = max(0, groups.lost.count - (messages_of_rows(rows) - of_index)) + max(0, placeless - of_index)
         return {"lost_messages": rows, "lost_messages_left_off": left_off}
 
 
@@ -582,8 +582,7 @@ def facts_of(found: Recovery) -> Iterator[tuple[str, str]]:
     if worst.delay_seconds:
         yield "delay", f"the start takes {worst.delay_seconds} s longer"
     damaged = f", and {found.damaged:,} with a damaged body" if found.damaged else ""
-    batches = "; a batch record counts as one" * any(queue_directories(found.layout.batch_consume_queue))
-    yield "messages", f"{found.messages:,}{damaged}{batches}"
+    yield "messages", f"{found.messages:,}{damaged}"
     if found.damaged_bytes:
         yield "damage", f"{bytes_text(found.damaged_bytes)} of the log are damaged"
     if found.dead:

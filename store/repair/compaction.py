@@ -377,7 +377,9 @@ def compaction_repair(
                     continue
                 edits += _queue_edits(layout, queue, size, closed_files(queue, lengths), whole)
             mine = (gone.base < ranges.get(name, (0, _NO_END))[1]) & ~np.isin(gone.base, elsewhere)
-            lost.add(name, "", gone.size[mine], gone.store_time[mine], gone.base[mine])
+            codes = np.zeros_like(gone.base)
+            columns = (gone.base, gone.physical_offset, gone.size, codes, gone.store_time, mine, ~mine)
+            lost.add(Messages(name, *columns).take(mine))
     return [*edits, *compaction_positions(layout, ranges, lacking)], lost
 
 

@@ -10,67 +10,23 @@ from typing import Any
 
 import numpy as np
 
-from ...formats import message_properties as names
 from ...formats.batch_consume_queue import NO_COMPACTED_OFFSET, UNIT_BYTES
-from ...formats.derive.ragged import Ints
 from ..audit.messages import Messages
 from ..counted import counted
 from ..findings.catalogue import Severity
-from ..log.batch import inner_numbers
 from ..queues.batches import BATCH_UNIT_DTYPE
 from ..queues.read import is_cut
 from ..queues.units import Units, is_valid, reaches_beyond
-from .context import Records, VerifyContext, covered_of
+from .context import VerifyContext, covered_of
 from .queue_state import BatchCheck, MissingUnits, QueueStates, queues_of
 from .queue_units import KEEPS, is_late
-from .register import after, of_records
-
-
-class _Counts:
-    """Number of messages in each batch that waits to be compared, by log position."""
-
-    def __init__(self) -> None:
-        self._position: list[Ints] = []
-        self._count: list[Ints] = []
-        self.handed_out = False
-
-    def add(self, position: Ints, count: Ints) -> None:
-        """Add records in log order."""
-        if self.handed_out:
-            self._position, self._count, self.handed_out = [], [], False
-        self._position.append(position)
-        self._count.append(count)
-
-    def of(self, position: Ints) -> Ints:
-        """Return the number of messages in the record at each position; forget all at the next `add`."""
-        self.handed_out = True
-        known = np.concatenate([np.zeros(0, np.int64), *self._position])
-        counts = np.concatenate([np.zeros(0, np.int64), *self._count])
-        at = np.searchsorted(known, position)
-        found = np.ones(len(position), np.int64)
-        there = at < len(known)
-        there[there] = known[at[there]] == position[there]
-        found[there] = counts[at[there]]
-        return found
-
-
-@of_records("I-082")
-def batch_sizes(context: VerifyContext, records: Records) -> None:
-    """Note how many messages each inner batch has, to compare it with the unit."""
-    queues = queues_of(context)
-    if context.scope.quick or not queues.batch_topics & set(records.topic_texts):
-        return
-    values = records.properties.find(names.INNER_NUM)
-    rows = np.flatnonzero(values.length > 0)
-    if len(rows):
-        context.kept(_Counts, _Counts).add(records.position[rows], inner_numbers(values[rows]))
+from .register import after
 
 
 def compare_batches(context: VerifyContext, queues: QueueStates, messages: Messages) -> None:
     """Compare messages of a batch queue, in log order, with its next units."""
     check = queues.batch_check(messages.queue)
-    counts = context.kept(_Counts, _Counts).of(messages.position)
-    check.end = max(check.end, int((messages.offset + counts).max()))
+    check.end = max(check.end, int((messages.offset + messages.number).max()))
     begin, rows = 0, len(messages.offset)
     while begin < rows:
         units = _next_units(check, rows - begin)
@@ -81,7 +37,7 @@ def compare_batches(context: VerifyContext, queues: QueueStates, messages: Messa
         differs = np.flatnonzero(at != wanted)
         same = int(differs[0]) if len(differs) else len(wanted)
         part = slice(begin, begin + same)
-        _compare_fields(context, check, messages.take(np.arange(rows)[part]), counts[part], units[:same])
+        _compare_fields(context, check, messages.take(part), units[:same])
         if same:
             check.next += same
             begin += same
@@ -151,13 +107,13 @@ def _report_missing(context: VerifyContext, queues: QueueStates, check: BatchChe
         context.findings.add("I-070", check.directory, text, count=missing.count, **check.queue._asdict(), **more)
 
 
-def _compare_fields(context: VerifyContext, check: BatchCheck, messages: Messages, counts: Ints, units: Units) -> None:
+def _compare_fields(context: VerifyContext, check: BatchCheck, messages: Messages, units: Units) -> None:
     """Check the other fields of units that name the right records."""
     wanted: dict[str, tuple[str, Any]] = {
         "size": ("I-062", messages.size),
         "tags_code": ("I-065", messages.tags_code),
         "msg_base_offset": ("I-082", messages.offset),
-        "batch_size": ("I-082", counts),
+        "batch_size": ("I-082", messages.number),
         "store_time": ("I-082", messages.store_timestamp),
         "compacted_offset": ("I-082", NO_COMPACTED_OFFSET),
         "reserved": ("I-082", 0),

@@ -115,10 +115,22 @@ def test_a_slave_is_told_what_its_master_has(policy: str, said: str, tmp_path: P
     assert ("`--policy broker` cuts the log there, too" in page) == (policy == "keep")
 
 
-def test_the_page_says_that_a_batch_record_counts_as_one(tmp_path: Path) -> None:
-    for name, told in (("5.3.3-batchcq", True), ("5.3.3-clean", False)):
-        page = run_here(["recover", str(stores.unpack(name, tmp_path))]).stdout
-        assert ("; a batch record counts as one\n" in page) == told
+def test_every_message_of_a_batch_record_counts(tmp_path: Path) -> None:
+    """Of 182 messages in 80 records: whatever is lost, by a start or a plan, with the log or without it."""
+    root = stores.unpack("5.3.3-batchcq", tmp_path)
+    assert "  messages   182\n" in run_here(["recover", str(root)]).stdout
+    with (root / "commitlog" / f"{0:020d}").open("r+b") as file:
+        file.seek(40_000)
+        file.write(bytes(3_000))
+    page = run_here(["recover", str(root)]).stdout
+    assert page.startswith("Do not start a broker: a broker 5.3 would lose 151 messages of 2 topics. ")
+    assert "  messages   178, and 4 with a damaged body\n" in page and "/0 at 13 to 16  " in page
+    found = json.loads(run_here(["recover", str(root), "--policy", "broker", "--format", "json"]).stdout)
+    assert found["summary"]["lost_by_plan"] == 155 and found["plan"]["lost_messages_left_off"] == 0
+    assert sum(row.get("batch_size", 1) for row in found["plan"]["lost_messages"]) == 155
+    assert (found["prediction"]["readable"], found["summary"]["messages"]) == (27, 178)
+    (root / "commitlog" / f"{0:020d}").unlink()
+    assert "loses 182 messages." in run_here(["recover", str(root), "--force-empty-log"]).stdout.splitlines()[0]
 
 
 def test_a_dledger_broker_has_no_master(tmp_path: Path) -> None:

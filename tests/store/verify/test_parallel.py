@@ -152,7 +152,7 @@ def test_another_process_that_dies_makes_no_difference(
 
 def test_all_that_is_kept_of_the_log_can_be_taken_on(tmp_path: Path) -> None:
     """Or is known to be none of it: another state would be forgotten at a seam."""
-    alone = {"_Entries", "_Counts"}  # of DLedger logs and batch queues: one process reads those
+    alone = {"_Entries"}  # of DLedger logs: one process reads those
     kept: dict[str, object] = {}
     load_checks()
     for name in ("5.5.0-killed", "5.5.0-timer-killed", "5.3.3-cqext"):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from mqstore.formats.batch_consume_queue import UNIT, UNIT_BYTES
@@ -13,7 +12,6 @@ from mqstore.store.findings.catalogue import Severity
 from mqstore.store.findings.findings import Finding
 from mqstore.store.search.store import StoreReader
 from mqstore.store.verify.context import Scope
-from mqstore.store.verify.queue_batches import _Counts
 from mqstore.store.verify.run import verify
 
 from ...damage import cut_units
@@ -115,14 +113,3 @@ def test_a_queue_that_is_missing_is_told_once(root: Path) -> None:
     (finding,) = [f for f in said(root) if f.code == "I-070"]
     assert finding.path == str(directory) and "is missing" in finding.message
     assert finding.count > 1
-
-
-def test_numbers_of_messages_wait_until_they_are_asked_for() -> None:
-    """A record without a number is one message; what was handed out is forgotten with the next batch."""
-    counts = _Counts()
-    assert counts.of(np.array([5])).tolist() == [1]
-    counts.add(np.array([10, 20]), np.array([3, 4]))
-    counts.add(np.array([30]), np.array([5]))
-    assert counts.of(np.array([10, 15, 20, 30, 99])).tolist() == [3, 1, 4, 5, 1]
-    counts.add(np.array([40]), np.array([2]))
-    assert counts.of(np.array([10, 40])).tolist() == [1, 2]
