@@ -135,6 +135,9 @@ WINDOW_ITEMS = 1 << 14
 _MS_PER_S = 1000
 
 
+OF_5_1 = "sealed by 5.1: not read"
+
+
 class TieredIndex(NamedTuple):
     """A segment. slots: their number. room: number of items that fit. problem: why the items cannot be read, or ""."""
 
@@ -154,6 +157,8 @@ def read_index(files: MappedFileQueue, file: MappedFile) -> TieredIndex:
     problem = ""
     if header["magic"] != MAGIC_SEALED:
         problem = "not a sealed index: its magic code is different"
+    elif END.parse(files.read_file(file, file.size - END.sizeof(), END.sizeof())).mark == MAGIC_OPEN:
+        problem = OF_5_1
     elif slots is None:
         problem = f"its items cannot begin at byte {parsed.first_slot.position}"
     if problem or slots is None:
@@ -339,11 +344,14 @@ def index_items(files: MappedFileQueue, index: TieredIndexFile) -> Iterator[Segm
 
 
 def odd_slots(files: MappedFileQueue, index: TieredIndexFile) -> str:
-    """Return what is wrong with the slots, "" if all name items that exist. Raises Unreadable."""
+    """Return what is wrong with the slots, "" if all name items that exist. Raises Unreadable.
+
+    A broker that is killed may have put one more item than it counts; the next item takes the place of that one.
+    """
     if index.slots is None:
         return ""
     slots = _slot_items(files, index)
-    odd = np.flatnonzero((slots < index.first - 1) | (slots > index.last))
+    odd = np.flatnonzero((slots < index.first - 1) | (slots > index.last + (not index.full)))
     if not len(odd):
         return ""
     first = int(odd[0])
@@ -375,6 +383,43 @@ def _windows(files: MappedFileQueue, index: TieredIndexFile) -> Iterator[tuple[i
         count = min(WINDOW_ITEMS, index.last + 1 - first)
         data = files.read_file(index.file, begin + first * OPEN_ITEM_BYTES, count * OPEN_ITEM_BYTES)
         yield first, np.frombuffer(data, dtype_of(OPEN_ITEM), len(data) // OPEN_ITEM_BYTES)
+
+
+def index_faults(
+    sealed: Sequence[tuple[Path, int]], store: Path, config: BrokerConfig, unread: list[str]
+) -> Iterator[tuple[str, str]]:
+    """Yield (path, why queries by key miss messages) for segments and index files. Raises Unreadable, InvalidInput.
+
+    sealed: directories of segments, and where each of them ends. unread: takes what cannot be checked.
+    """
+    for directory, end in sealed:
+        with open_segments(directory) as files:
+            for file in (file for file in files.files if file.start < end):
+                segment, missed = read_index(files, file), 0
+                span = SegmentSpan(segment)
+                for part in items(files, segment):
+                    span.add(part)
+                    missed += int((~part.linked).sum())
+                if segment.problem == OF_5_1:
+                    unread.append(f"{file.path}: {OF_5_1}")
+                    continue
+                yield from _texts(file, segment.problem, missed, span.problem())
+    if not (store / TIERED_INDEX_FILES).is_dir():
+        return
+    with open_index_files(store / TIERED_INDEX_FILES) as files:
+        for file in files.files:
+            index = read_index_file(files, file, config)
+            lost = (~part.linked & (part.items["hash_code"] >= 0) for part in index_items(files, index))
+            missed = sum(int(rows.sum()) for rows in lost)
+            if index.slots is None and index.problem:
+                unread.append(f"{file.path}: {index.problem}")
+                continue
+            yield from _texts(file, index.problem, missed, odd_slots(files, index))
+
+
+def _texts(file: MappedFile, problem: str, missed: int, odd: str) -> Iterator[tuple[str, str]]:
+    lost = f"{counted(missed, 'item is', 'items are')} in no slot: no query finds them" if missed else ""
+    yield from ((os.fspath(file.path), text) for text in (problem, lost, odd) if text)
 
 
 def without_segment(rows: Any, keys: Sequence[Any], levels: int) -> Any:

@@ -43,7 +43,7 @@ from ..settings.parse import CONFIG_VALUE
 from ..settings.rocksdb import SECOND
 from ..start.config import delay_progress
 from ..start.config_load import DELAYS, TIERED, TOPICS, config_rules
-from ..tiered.segments import MEMBERS, is_of_tier, open_segments, tiered_roots
+from ..tiered.segments import MEMBERS, index_faults, is_of_tier, open_segments, tiered_roots
 from .config_files import (
     ConfigTables,
     FileFault,
@@ -368,7 +368,7 @@ def modes_are_known(context: VerifyContext) -> Iterator[FileFault]:
 
 
 _NEW, _SEALED, _DELETED = 0, 1, 2
-_QUEUE, _LOG = "CONSUME_QUEUE", "COMMIT_LOG"
+_QUEUE, _LOG, _INDEX = "CONSUME_QUEUE", "COMMIT_LOG", "INDEX"
 
 
 class FlatFile(NamedTuple):
@@ -443,8 +443,7 @@ def tiered_segments_are_contiguous(context: VerifyContext) -> Iterator[FileFault
         for one, later in pairwise(file.segments):
             end, begin = one["base_offset"] + one.get("size", 0), later["base_offset"]
             if end != begin:
-                text = f"{file.path}: a segment ends at {end}, the next begins at {begin}"
-                yield FileFault(file.source, text)
+                yield FileFault(file.source, f"{file.path}: a segment ends at {end}, the next begins at {begin}")
             elif (one.get("status"), later.get("status")) == (_NEW, _SEALED):
                 text = f"{file.path}: the segment at {one['base_offset']} is open, the next sealed"
                 yield FileFault(file.source, text)
@@ -460,9 +459,8 @@ def tiered_segments_are_there(context: VerifyContext) -> Iterator[FileFault]:
         context.unread.append("tiered segments: a broker is writing")
         return
     if not local:
-        if away:
-            text = f"{counted(away, 'tiered segment')}: not on this machine"
-            context.unread.append(f"{text} (--set tieredStoreFilePath=DIR)")
+        many = counted(away, "tiered segment")
+        context.unread += [f"{many}: not on this machine (--set tieredStoreFilePath=DIR)"] * bool(away)
         return
     if not any(file.segments or file.deleted for file in files):
         count = counted(sum(len(file.there or ()) for file in files), "tiered segment is", "tiered segments are")
@@ -492,7 +490,7 @@ def _odd_segments(file: FlatFile) -> Iterator[str]:
 
 @counted_by_file(after, "I-159")
 def tiered_segments_can_be_read(context: VerifyContext) -> Iterator[FileFault]:
-    """Check that the segments of a tiered log consist of records, and that each unit of the tiered queue names one."""
+    """Check that tiered logs consist of records, that each unit of their queues names one, and items of the index."""
     if context.live or context.scope.quick:
         return  # the verdict says so: a broker appends to segments, or a quick run does not check CRCs
     queues = defaultdict[str, dict[str, FlatFile]](dict)
@@ -502,12 +500,16 @@ def tiered_segments_can_be_read(context: VerifyContext) -> Iterator[FileFault]:
     for path, files in sorted(queues.items()):
         if reason := context.stopped():
             context.unread.append(f"tiered segments from {path} on: {reason}")
-            break
+            return
         log = _RecordsOfTier()
         if _LOG in files:
             yield from log.read(files[_LOG])
         if len(files) == len((_LOG, _QUEUE)):
             yield from log.compare(files[_QUEUE])
+    if context.scope.topic is None:
+        sealed = [(files[_INDEX].directory, _end_of(files[_INDEX])) for files in queues.values() if _INDEX in files]
+        for place, text in index_faults(sealed, context.store.layout.root, context.store.config, context.unread):
+            yield FileFault(place, text, Severity.WARNING)  # consumers are served without the index
 
 
 def _end_of(file: FlatFile) -> int:

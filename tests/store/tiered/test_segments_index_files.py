@@ -123,7 +123,7 @@ GOOD = made({2: 2}, [item(HASH, 0), item(HASH, 1)])
         (made({2: 2}, [item(HASH, 0), item(HASH, -1)]), "", "", [False, False]),
         (made_by_5_1({2: 1}, [item(HASH, -1), item(HASH, 0)]), "", "", [True, True]),
         (made_by_5_1({2: 0}, [item(HASH, -1)], mark=MAGIC_FULL), "", "", [True]),
-        (made_by_5_1({2: 1, 4: 2}, [item(HASH, -1), item(HASH, 7)]), "", "slot 4: item 2", [False, False]),
+        (made_by_5_1({2: 1, 4: 3}, [item(HASH, -1), item(HASH, 7)]), "", "slot 4: item 3", [False, False]),
         (made_by_5_1({}, []), "", "", []),
         (made({2: 3}, [item(HASH, 2), item(HASH, 2), item(HASH, 2)]), "", "", [False, False, True]),
     ],

@@ -8,11 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from mqstore.formats.tiered_index import HEADER_BYTES
+from mqstore.formats.tiered_index_file import MAGIC_OPEN
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
 from mqstore.store.findings.findings import Finding
 from mqstore.store.inspect.description import describe
 from mqstore.store.search.store import StoreReader
+from mqstore.store.tiered.segments import OF_5_1
 from mqstore.store.verify.config_entries import tiered_segments_are_there
 from mqstore.store.verify.context import Scope, VerifyContext
 from mqstore.store.verify.run import verify
@@ -171,6 +174,34 @@ def test_segments_are_read(store: Path, kind: str, begin: int, end: int, text: s
     assert verdict.status.value == "damaged"
     of_segment = [finding for finding in found if finding.path == str(path)]
     assert [finding.code for finding in of_segment] == ["I-159"] and text in of_segment[0].message
+
+
+def test_the_index_of_a_tier_is_read(store: Path) -> None:
+    """A slot or the magic code is gone: no query by key finds the items, and consumers are served. A segment of 5.1 is
+    told not to be read.
+    """
+    slot, magic, early = sorted((store / tiered.INDEX).iterdir(), key=lambda path: path.name[8:])[:3]
+    used = next(at for at in range(HEADER_BYTES, 99, 8) if any(slot.read_bytes()[at + 4 : at + 8]))
+    change(slot, used + 4, used + 8)
+    change(magic, 0, 4)
+    early.write_bytes(early.read_bytes()[:-4] + MAGIC_OPEN.to_bytes(4))
+    verdict, found = told(store)
+    told_of = {finding.path: finding for finding in found if finding.code == "I-159"}
+    assert "in no slot: no query finds" in told_of.pop(str(slot)).message
+    assert "magic code is different" in told_of.pop(str(magic)).message
+    assert not told_of and {finding.severity.name for finding in found} == {"WARNING"}
+    assert f"{early}: {OF_5_1}" in verdict.unread
+
+
+def test_an_index_that_is_not_compacted_is_read(store: Path, tmp_path: Path) -> None:
+    killed = tiered.unpack_killed(store.name.removesuffix("-clean"), tmp_path) / tiered.INDEX_FILES
+    shutil.copytree(killed, store / tiered.INDEX_FILES)
+    assert told(store)[1] == []
+    path = min((store / tiered.INDEX_FILES).iterdir())
+    used = next(at for at in range(HEADER_BYTES, 99, 8) if any(path.read_bytes()[at : at + 4]))
+    change(path, used, used + 4)
+    (finding,) = told(store)[1]
+    assert (finding.code, finding.path, finding.severity.name) == ("I-159", str(path), "WARNING")
 
 
 def test_a_quick_run_does_not_read_them(store: Path) -> None:
