@@ -15,7 +15,7 @@ import functools
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from enum import Enum
 from itertools import islice
@@ -185,15 +185,14 @@ def keep_journal_in(layout: Layout, directory: Path) -> None:
 
 
 def shared(
-    formats: type[Enum] = Format, format_help: str = FORMAT_HELP, *, unread: str = REFUSED, without: Sequence[str] = ()
+    formats: type[Enum] = Format, format_help: str = FORMAT_HELP, *, unread: str = REFUSED
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Decorator: replace the parameters of a command that are groups of options by these options.
 
     A group is a class of `Options`: `common: Common`, which every command has, or another class.
 
     formats: the formats, if not those of `Format`; the first member is the default. format_help: help text of
-    `--format`. unread: what to do with bytes that cannot be read. without: shared options that the command does not
-    have.
+    `--format`. unread: what to do with bytes that cannot be read.
     """
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
@@ -222,11 +221,7 @@ def shared(
 
         @functools.cache
         def parameters() -> list[Parameter]:
-            return [
-                parameter
-                for parameter in _parameters(function, hints(), _format(formats, format_help))
-                if parameter.name not in without
-            ]
+            return list(_parameters(function, hints(), _format(formats, format_help)))
 
         command.parameters = parameters  # type: ignore[attr-defined]
         return command

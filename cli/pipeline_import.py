@@ -18,7 +18,7 @@ from .options import Common, shared
 from .pipeline_options import To, refused_lines
 
 
-@shared(without=("rate",))
+@shared()
 def import_(
     files: Annotated[list[Path], Argument(metavar="FILE...", help="Parquet or Arrow files, or directories of them.")],
     *,

@@ -618,5 +618,6 @@ complete -c mqstore -n '__mqstore_at mqstore pipeline import' -l no-color -d 'No
 complete -c mqstore -n '__mqstore_at mqstore pipeline import' -l utc -d 'Show times in UTC, not in local time (text and CSV).'
 complete -c mqstore -n '__mqstore_at mqstore pipeline import' -l no-progress -d 'No progress bar.'
 complete -c mqstore -n '__mqstore_at mqstore pipeline import' -s j -l jobs -x -d 'Use N cores.'
+complete -c mqstore -n '__mqstore_at mqstore pipeline import' -l rate -x -d 'Read at most BYTES per second (64K, 10M, …) and leave the page cache as it was.'
 complete -c mqstore -n '__mqstore_at mqstore pipeline import' -l broker-config -r -d 'The broker\'s whole broker.conf: options that it does not name have their default, except file sizes.'
 complete -c mqstore -n '__mqstore_at mqstore pipeline import' -l set -x -d 'Set a broker property by RocketMQ\'s name; the last one wins.'

@@ -10,6 +10,7 @@ there; nothing of that file is ever left behind.
 
 from __future__ import annotations
 
+import io
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -27,6 +28,7 @@ from ..broker.profiles import writer_profile
 from ..broker.snapshot import DirectoryEntry, each_directory
 from ..counted import listed
 from ..disk.broker_conf import BrokerConfig
+from ..disk.byte_reader import read, reading_rate
 from ..errors import InvalidInput, LimitExceeded, from_os_error
 from ..output.stage import publish_made
 from ..put.bulk import AHEAD_ROWS
@@ -110,23 +112,17 @@ def batches_of(path: Path, form: str, columns: Sequence[str] | None = None) -> I
 
 def rows_of(path: Path, form: str, columns: Sequence[str] | None = None) -> Iterator[tuple[pa.RecordBatch, float]]:
     """Like `batches_of`, without the columns of the path."""
-    with _read_errors(path, form):
-        for batch, share in (_parquet if form == "parquet" else _arrow)(path, columns):
+    with _read_errors(path, form), _opened(path, form) as source:
+        for batch, share in (_parquet if form == "parquet" else _arrow)(source, columns):
             yield as_read(batch, path), share
 
 
 def schema_of(path: Path, form: str) -> pa.Schema:
     """The columns that `batches_of` yields. Raises what it raises."""
-    with _read_errors(path, form):
-        if form == "parquet":
-            import pyarrow.parquet as pq
+    import pyarrow.parquet as pq
 
-            with pa.OSFile(os.fsencode(path)) as source:
-                schema = pq.read_schema(source)
-        else:
-            with pa.memory_map(os.fsencode(path)) as source:
-                schema = _open_reader(source).schema
-    schema = schema_as_read(schema, path)
+    with _read_errors(path, form), _opened(path, form) as source:
+        schema = schema_as_read(pq.read_schema(source) if form == "parquet" else _open_reader(source).schema, path)
     for name, value in _path_values(path).items():
         if name not in schema.names:
             schema = schema.append(pa.field(name, value.type))
@@ -163,28 +159,42 @@ def unread_folders(files: Iterable[Path]) -> Iterator[str]:
         yield f"folders {name}=: not a column of messages, ignored"
 
 
-def _parquet(path: Path, columns: Sequence[str] | None) -> Iterator[tuple[pa.RecordBatch, float]]:
+class _PacedFile(io.FileIO):
+    """A file that pyarrow reads at the rate of the enclosing block: it has to ask in this thread."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        data = read(self.fileno(), size or 0, self.tell(), os.fspath(self.name))
+        self.seek(len(data), os.SEEK_CUR)
+        return data
+
+
+def _opened(path: Path, form: str) -> pa.NativeFile:
+    if reading_rate() is not None:
+        return pa.PythonFile(_PacedFile(path), "r")
+    return (pa.OSFile if form == "parquet" else pa.memory_map)(os.fsencode(path))
+
+
+def _parquet(source: pa.NativeFile, columns: Sequence[str] | None) -> Iterator[tuple[pa.RecordBatch, float]]:
     import pyarrow.parquet as pq
 
-    with pa.OSFile(os.fsencode(path)) as source, pq.ParquetFile(source) as file:
+    with pq.ParquetFile(source) as file:
         given = file.schema_arrow.names
         wanted = None if columns is None else [name for name in columns if name in given]
         rows = 0
-        for batch in file.iter_batches(batch_size=AHEAD_ROWS, columns=wanted):
+        for batch in file.iter_batches(batch_size=AHEAD_ROWS, columns=wanted, use_threads=reading_rate() is None):
             rows += batch.num_rows
             yield batch, rows / file.metadata.num_rows
 
 
-def _arrow(path: Path, columns: Sequence[str] | None) -> Iterator[tuple[pa.RecordBatch, float]]:
-    with pa.memory_map(os.fsencode(path)) as source:
-        for batch, share in _shares(_open_reader(source), source):
-            if columns is not None:
-                batch = batch.select([name for name in columns if name in batch.schema.names])
-            for begin in range(0, batch.num_rows, AHEAD_ROWS):
-                yield batch.slice(begin, AHEAD_ROWS), share
+def _arrow(source: pa.NativeFile, columns: Sequence[str] | None) -> Iterator[tuple[pa.RecordBatch, float]]:
+    for batch, share in _shares(_open_reader(source), source):
+        if columns is not None:
+            batch = batch.select([name for name in columns if name in batch.schema.names])
+        for begin in range(0, batch.num_rows, AHEAD_ROWS):
+            yield batch.slice(begin, AHEAD_ROWS), share
 
 
-def _shares(file: _Reader, source: pa.MemoryMappedFile) -> Iterator[tuple[pa.RecordBatch, float]]:
+def _shares(file: _Reader, source: pa.NativeFile) -> Iterator[tuple[pa.RecordBatch, float]]:
     if isinstance(file, pa.ipc.RecordBatchFileReader):
         for number in range(file.num_record_batches):
             yield file.get_batch(number), (number + 1) / file.num_record_batches
@@ -193,7 +203,7 @@ def _shares(file: _Reader, source: pa.MemoryMappedFile) -> Iterator[tuple[pa.Rec
         yield batch, source.tell() / source.size()
 
 
-def _open_reader(source: pa.MemoryMappedFile) -> _Reader:
+def _open_reader(source: pa.NativeFile) -> _Reader:
     try:
         return pa.ipc.open_file(source)
     except pa.ArrowInvalid:
@@ -298,18 +308,16 @@ def _in_order(files: Sequence[Path], order: _SortColumns) -> list[Path]:
     """The files in the order that puts all rows in order, or [] if there is none. Reads only the sort columns."""
     ranges: list[tuple[Key, Key, Path]] = []
     for path in files:
-        first: Key | None = None
-        last: Key | None = None
+        ends: tuple[Key, Key] | None = None
         for batch, _ in batches_of(path, form_of(path), _KEYS):
             if not batch.num_rows:
                 continue
             keys = order.keys(batch, path)
-            if not _is_sorted(keys) or (last is not None and _key(keys, 0) < last):
+            if not _is_sorted(keys) or (ends is not None and _key(keys, 0) < ends[1]):
                 return []
-            first = _key(keys, 0) if first is None else first
-            last = _key(keys, -1)
-        if first is not None and last is not None:
-            ranges.append((first, last, path))
+            ends = (_key(keys, 0) if ends is None else ends[0], _key(keys, -1))
+        if ends is not None:
+            ranges.append((*ends, path))
     ranges.sort(key=lambda found: found[:2])
     in_order = all(before[1] <= after[0] for before, after in pairwise(ranges))
     return [path for _, _, path in ranges] if in_order else []

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -49,6 +50,22 @@ def test_there_and_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert given(table_of(new, body="plain")) == given(rows)
     with StoreReader(new) as store:
         assert verify(store).status is Status.CLEAN
+
+
+@pytest.mark.parametrize("form", ["parquet", "arrow", "stream"])
+def test_the_rate_limits_reading(form: str, tmp_path: Path, waited: list[float]) -> None:
+    """By pyarrow, whose reading knows of no rate: the files are read at least once."""
+    rows = table_of(unpack("5.3.3-v2", tmp_path), body="plain")
+    path, opens = tmp_path / f"rows.{form.replace('stream', 'arrow')}", {"arrow": pa.ipc.new_file}
+    if form == "parquet":
+        pq.write_table(rows, path)
+    else:
+        with opens.get(form, pa.ipc.new_stream)(path, rows.schema) as file:
+            file.write_table(rows)
+    assert imported(path, "--to", tmp_path / "plain") == 0 and not waited
+    assert imported(path, "--to", tmp_path / "slow", "--rate", "1K") == 0
+    assert sum(waited) > 0.9 * path.stat().st_size / 1024
+    assert given(table_of(tmp_path / "slow", body="plain")) == given(rows)
 
 
 def test_the_configuration_names_no_place_of_the_new_store(tmp_path: Path) -> None:
