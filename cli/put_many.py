@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -34,7 +35,6 @@ SYNC_SECONDS = 1.0
 _WAITING_MESSAGES = 1 << 16
 """Messages that wait for a sync at most."""
 _FROM_FILES = (InputFormat.PARQUET, InputFormat.ARROW, InputFormat.AVRO)
-CRC_OK = "body_crc_ok"
 BORN = "born_timestamp"
 _SUFFIXES = {
     ".parquet": InputFormat.PARQUET,
@@ -147,19 +147,21 @@ def _message_of(reader: MessageReader, line: Line, rules: RecordRules) -> NewMes
     """The message or batch of a line. rules: of the broker generation. Raises InvalidInput with the number of the
     line.
     """
-    try:
+    with _naming(line):
         if line.record.get(BATCH) is not None:
             return reader.batch(line.record)
         message = reader.message(line.record)
         check_copy(message.topic, message.properties, rules)
         return message
-    except InvalidInput as error:
-        raise _with_line(error, line) from None
 
 
-def _with_line(error: StoreError, line: Line) -> StoreError:
-    """The error with the number of its line."""
-    return type(error)(f"line {line.number}: {error}")
+@contextmanager
+def _naming(line: Line) -> Iterator[None]:
+    """Errors about a message get the number of its line."""
+    try:
+        yield
+    except (InvalidInput, LimitExceeded) as error:
+        raise type(error)(f"line {line.number}: {error}") from None
 
 
 def _identifiable(columns: dict[str, Any], portion: NumberedRows) -> bool:
@@ -239,10 +241,11 @@ class _Stream:
 
     def _has_corrupted(self, portion: NumberedRows) -> bool:
         from ..store.arrow.messages import corrupted_rows
+        from ..store.arrow.stores import BODY_CRC_OK
 
         names = portion.batch.schema.names
         try:
-            return CRC_OK in names and len(corrupted_rows(portion.batch.column(CRC_OK))) > 0
+            return BODY_CRC_OK in names and len(corrupted_rows(portion.batch.column(BODY_CRC_OK))) > 0
         except InvalidInput:
             return True  # line by line, to name the row in the error
 
@@ -251,9 +254,7 @@ class _Stream:
         if refused_copies(columns, self._rules):
             return False
         try:
-            with held_interrupts():
-                stored = self._writer.append_ahead(columns)
-                self._enqueue(stored, stored.of(columns["properties"]), len(stored.topic_id))
+            self._store(self._writer.append_ahead, columns)
         except (InvalidInput, LimitExceeded):
             return False
         return True
@@ -273,8 +274,9 @@ class _Stream:
                     lines, messages = [], []
                     self._append_batch(what, present, line)
                     continue
-                if present is not None and self._present_at(present, what, line):
-                    continue
+                with _naming(line):
+                    if present is not None and self._is_present(present, what, line):
+                        continue
                 where = f"line {line.number}"
                 if is_corrupted(line.record) and not self._corrupted.take(1, where):
                     continue
@@ -294,7 +296,7 @@ class _Stream:
 
     def _append_batch(self, batch: NewBatch, present: PresentKeys | None, line: Line) -> None:
         """Append a batch; with `present` only the messages that the store lacks, if an earlier run was interrupted."""
-        try:
+        with _naming(line):
             records = self._writer.records_of(batch)
             for each in records:
                 check_copy(each.topic, each.properties, self._rules)
@@ -304,14 +306,6 @@ class _Stream:
                 with held_interrupts():
                     stored = self._writer.append_together(records)
                     self._enqueue(stored, [each.properties for each in records], len(stored))
-        except (InvalidInput, LimitExceeded) as error:
-            raise _with_line(error, line) from None
-
-    def _present_at(self, present: PresentKeys, message: NewMessage, line: Line) -> bool:
-        try:
-            return self._is_present(present, message, line)
-        except InvalidInput as error:
-            raise _with_line(error, line) from None
 
     def _is_present(self, present: PresentKeys, message: NewMessage, line: Line) -> bool:
         known = present.has(message, dated=line.record.get(BORN) is not None)
@@ -320,19 +314,17 @@ class _Stream:
 
     def _append_step(self, lines: Sequence[Line], messages: Sequence[NewMessage]) -> None:
         try:
-            with held_interrupts():
-                columns = columns_of(messages)
-                stored = self._writer.append_columns(columns)
-                self._enqueue(stored, stored.of(columns["properties"]), len(stored.topic_id))
+            self._store(self._writer.append_columns, columns_of(messages))
         except (InvalidInput, LimitExceeded):
             # nothing was written: append one by one, to name the line in the error
             for line, message in zip(lines, messages, strict=True):
-                try:
-                    with held_interrupts():
-                        one = self._writer.append_together([message])
-                        self._enqueue(one, [message.properties] * len(one), len(one))
-                except (InvalidInput, LimitExceeded) as error:
-                    raise _with_line(error, line) from None
+                with _naming(line):
+                    self._store(self._writer.append_columns, columns_of([message]))
+
+    def _store(self, append: Callable[[dict[str, Any]], StoredColumns], columns: dict[str, Any]) -> None:
+        with held_interrupts():
+            stored = append(columns)
+            self._enqueue(stored, stored.of(columns["properties"]), len(stored.topic_id))
 
     def _enqueue(self, stored: Sequence[Stored] | StoredColumns, properties: Iterable[bytes], count: int) -> None:
         self._waiting.append((stored, properties))
