@@ -22,7 +22,6 @@ from ...formats.derive.ragged import Bytes, Flags, Ints, Structs
 from ...formats.dledger import BLANK, HEAD, HEADER_BYTES, MAGIC_BLANK, MAGIC_ENTRY
 from ...formats.dledger_index import FILE_BYTES, UNIT_BYTES
 from ...formats.message import SMALLEST
-from ...formats.message_properties import ends_with_crc
 from ...formats.tombstone import FILLER_TOPIC
 from ..audit.messages import LogObserver, Messages
 from ..broker.dispatch import Dispatched
@@ -113,7 +112,6 @@ class EntryFinder(LogObserver):
     silent: list[Ints] = field(default_factory=list)
     #: Entries of good records with wrong heads, as the heads should be.
     heads: list[Tile] = field(default_factory=list)
-    crc_items: bool = False
     queue_ends: dict[QueueId, int] = field(default_factory=dict)
     #: The last good entry, and its store time.
     before: NeighbourEntry = NOBODY
@@ -135,7 +133,6 @@ class EntryFinder(LogObserver):
         cut = dispatched.properties.torn() & good
         self.cut += [TornRecord.of(batch, row) for row in np.flatnonzero(cut).tolist()]
         self.silent.append(silent_records(batch, good))
-        self.crc_items |= ends_with_crc(columns.ragged("properties")[len(batch) - 1])
         self.before, self.time = NeighbourEntry(int(numbers[-1]), int(terms[-1])), int(times[-1])
         self.end = batch.end
 
@@ -259,7 +256,7 @@ def keep_entries(
     log = sorted(pieces, key=itemgetter(0))
     edits = [*lengths_of(snapshot, entries, finder.end, stale=False), *writes_of(snapshot, entries, log)]
     further = further_queues(snapshot, finder.cut)
-    cut = cut_properties(queue, finder.cut, further, with_crc=finder.crc_items)
+    cut = cut_properties(queue, finder.cut, further, with_crc=False)
     whole = [(record.position, record.data) for record in cut]
     edits += edits_of(entries, size, heads, _RIGHT_HEAD)
     edits += edits_of(entries, size, whole, CUT)
