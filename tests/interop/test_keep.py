@@ -13,14 +13,16 @@ import pytest
 from mqstore.formats.consume_queue import UNIT_BYTES
 from mqstore.formats.message import MESSAGE
 from mqstore.store.broker.snapshot import QueueId
+from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import Refused
 from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.plan.plan import Plan
+from mqstore.store.queues.references import commit_log_of
 from mqstore.store.recover.recovery import replan
 from mqstore.store.session.apply import apply
-from tests import recovery_cases
+from tests import recovery_cases, stores
 from tests.recovery_cases import CONFIG, Case
 from tests.slices import pick
 from tests.store.plan.narrow import narrow, overwrite
@@ -36,12 +38,12 @@ SIZES = dict(CONFIG.items())
 Place = tuple[str, int]
 
 
-def kept(root: Path, version: str) -> Plan:
+def kept(root: Path, version: str, config: BrokerConfig = CONFIG) -> Plan:
     """Recover a store under the policy."""
     options = RecoveryOptions(Policy.KEEP, 1_795_300_000_000, (version.rpartition(".")[0],))
-    plan = replan(Layout.open(root, CONFIG), version, options)
-    again = lambda: replan(Layout.open(root, CONFIG), version, options)
-    apply(Layout.open(root, CONFIG), plan, again, Files())
+    again = lambda: replan(Layout.open(root, config), version, options)
+    plan = again()
+    apply(Layout.open(root, config), plan, again, Files())
     return plan
 
 
@@ -166,6 +168,27 @@ def test_bytes_too_few_for_a_record(judge: Judge, lost: bool, tmp_path: Path) ->
     plan = kept(root, judge.version)
     assert plan.lost.messages == lost
     check_kept(judge, root, plan, expected, tmp_path, name)
+
+
+@pytest.mark.parametrize("version", ["5.3.3", "5.5.0"])
+@pytest.mark.parametrize("lost", [False, True])
+def test_checksums_of_whole_records(oracle: Callable[[str], Judge], version: str, lost: bool, tmp_path: Path) -> None:
+    """A broker that demands them takes a record with padding, and a tombstone that was made longer."""
+    root = stores.unpack(name := f"{version}-propcrc", tmp_path)
+    options = stores.config(name, root) | {"forceVerifyPropCRC": "true"}
+    config = BrokerConfig(options)
+    queue, offset = narrow(root, config, 17, lost=lost)
+    position = units_of(root, config)[queue][offset][0]
+    kept(root, version, config)
+    shutil.rmtree(root / "consumequeue")
+    (root / "abort").touch()
+    (root / "checkpoint").write_bytes(bytes(4096))
+    end = commit_log_of(Layout.open(root, config)).end().position
+    sizes = {key: value for key, value in options.items() if not key.startswith("storePath")}
+    answer = loaded(oracle(version), root, sizes, {"do": "get"}, files="none")
+    assert answer["after_load"]["max_offset"] == end
+    row = next(row for row in answer["steps"][0] if row.get("physical_offset") == position)
+    assert (row["unit"], "LOST" in row["properties"]) == (offset, lost)
 
 
 def test_lost_messages_that_no_unit_names(judge: Judge, tmp_path: Path) -> None:
