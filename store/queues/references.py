@@ -389,7 +389,7 @@ class _LogBegins:
 
 
 def _first_of(queues: ConsumeQueues, queue: QueueId) -> int | None:
-    """`QueueBegins._first` of an open store's queue."""
+    """`QueueBegins.first` of an open store's queue."""
     try:
         with queues.open(*queue) as opened:
             unit = None if opened.first_offset else opened.unit(0)
@@ -423,7 +423,7 @@ class QueueBegins:
         LARGEST_OFFSET if the queue is deleted; 0 if nothing of it was deleted, so that what it lacks is lost.
         """
         queue, ttl_ms = QueueId(topic, queue_id), self._ttl_of(topic)
-        begin = self._first(queue)
+        begin = self.first(queue)
         if begin is not None and 0 <= begin <= position:
             return 0
         if not ttl_ms:
@@ -444,7 +444,7 @@ class QueueBegins:
         """
         return self._made_again[1] if "_made_again" in self.__dict__ else {}
 
-    def _first(self, queue: QueueId) -> int | None:
+    def first(self, queue: QueueId) -> int | None:
         """The position that unit 0 of a queue names, -1 if that is not valid; 0 if the queue begins with a later unit
         or cannot be read; None if there is no queue.
         """
@@ -457,7 +457,7 @@ class QueueBegins:
 
     @cached_property
     def _firsts_in_database(self) -> dict[QueueId, int | None] | None:
-        """`_first` of all queues of a store with a RocksDB, which is opened once; None if it cannot be read.
+        """`first` of all queues of a store with a RocksDB, which is opened once; None if it cannot be read.
 
         A killed broker may have deleted a topic only in memory: the units are still there. A start writes other units
         over them, for records that were not dispatched and whose queue offsets begin with 0 again.
@@ -480,12 +480,12 @@ class QueueBegins:
 
     @cached_property
     def _firsts_of_topics(self) -> dict[str, dict[int, int]]:
-        """By topic and queue id: `_first` of the queues that name a record."""
+        """By topic and queue id: `first` of the queues that name a record."""
         found: dict[str, dict[int, int]] = {}
         with self._queues() as queues:
             names = [QueueId(topic, queue_id) for topic, queue_id, _ in queues]
         for topic, queue_id in names:
-            first = self._first(QueueId(topic, queue_id))
+            first = self.first(QueueId(topic, queue_id))
             if first is not None and first >= 0:
                 found.setdefault(topic, {})[queue_id] = first
         return found

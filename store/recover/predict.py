@@ -12,7 +12,8 @@ anything is copied. The rule was checked against the real EpochFileCache, the cu
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
@@ -29,6 +30,7 @@ from ..broker.dispatch_record import Dispatching
 from ..broker.load_rules import LoadedFile, Refusal, size_at
 from ..broker.profiles import Profile
 from ..broker.snapshot import QueueId, Snapshot
+from ..broker.system_topics import LMQ_PREFIX
 from ..columns import rows_of
 from ..disk.byte_reader import refusing
 from ..disk.file_queue import MappedFileQueue, file_name
@@ -44,8 +46,8 @@ from ..queues.batches import SparseUnits, sparse_units
 from ..queues.edits import is_zero_from, last_byte, last_unit_byte
 from ..queues.references import commit_log_of
 from ..queues.start import ExtFile, ExtState, QueueState
-from ..queues.start_rocksdb import StartedQueue
-from ..queues.units import Units, is_valid
+from ..queues.start_rocksdb import StartedQueue, queue_windows
+from ..queues.units import LARGEST_OFFSET, Units, is_valid
 from ..search.queue_search import is_usual, open_log
 from ..settings.read import BACKUP, EPOCH_FILE, ConfigFile, read_config_file, read_epochs, read_if_there
 from ..start.config import ConfigStart
@@ -249,6 +251,8 @@ class Prediction:
     database: DatabaseEnds | None = None
     #: Number of invisible messages that a start left out of a new RocksDB of queues: the record at 0 (B40).
     left_out: int = 0
+    #: By topic: messages of deleted topics whose queues a start makes again.
+    made_again: Counter[str] = field(default_factory=Counter)
     #: When units of the RocksDB are written, if one start can have several outcomes (B41).
     race: str = ""
     files: list[FileChange] = field(default_factory=list)
@@ -299,7 +303,7 @@ class Prediction:
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields of the JSON."""
-        row = {name: _json_of(value) for name, value in vars(self).items() if name != "left_out"}
+        row = {name: _json_of(value) for name, value in vars(self).items() if name not in ("left_out", "made_again")}
         return {**row, "case": self.case.label}
 
 
@@ -334,7 +338,7 @@ def prediction(
         outcome.refusal = Refusal("queue-database", "RocksDBException: Corruption: block checksum mismatch", place)
         return _refused(outcome, profile, case)
     queues = _ends(outcome.read_queues)
-    hangs = bool(outcome.hangs)
+    hangs, made_again = bool(outcome.hangs), _made_again(outcome, after.expected)
     return Prediction(
         broker_version=profile.version,
         outcome="hangs" if hangs else "starts",
@@ -350,13 +354,28 @@ def prediction(
         database=DatabaseEnds.of(outcome),
         left_out=after.without_first if database is not None and not outcome.stores.files else 0,
         files=[each._replace(path=_relative(each.path, root)) for each in _changes(outcome)],
-        readable=0 if hangs else after.readable,
+        made_again=made_again,
+        readable=0 if hangs else after.readable + made_again.total(),
         lost=after.lost,
         invisible=Tally() if hangs else with_bugs(outcome, after.invisible),
         groups=groups,
         timers=timer_loss(outcome, now_ms, delivered),
         index_items_lost=index_items_lost(outcome),
     )
+
+
+def _made_again(outcome: Outcome, expected: Callable[[QueueId], bool]) -> Counter[str]:
+    """Count, by topic, messages in queues that a start makes although a broker has deleted them: in those of deleted
+    topics all, in one of a topic that was created again the messages before its begin. expected: as of `Readability`.
+    """
+    begins, counts = outcome.switches.begins, Counter[str]()
+    for queue, state in outcome.read_queues.items() if begins else ():
+        deleted = not expected(queue) and not queue.topic.startswith(LMQ_PREFIX)
+        if (deleted or queue in begins.left) and begins.first(queue) is None:
+            begin = LARGEST_OFFSET if deleted else begins(*queue, 0)
+            for _, units in queue_windows(state, state.min_offset):
+                counts[queue.topic] += int((is_valid(units) & (units["physical_offset"] < begin)).sum())
+    return counts
 
 
 def _refused(outcome: Outcome, profile: Profile, case: Case) -> Prediction:

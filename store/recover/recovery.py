@@ -16,7 +16,7 @@ from ..audit.verified import VerifiedLog
 from ..broker.dispatch_record import Dispatching
 from ..broker.profiles import Profile, is_exact, profile_of
 from ..broker.snapshot import QueueId, Snapshot
-from ..broker.system_topics import LMQ_PREFIX, TIMER_TOPIC
+from ..broker.system_topics import TIMER_TOPIC
 from ..counted import bytes_text, counted, listed
 from ..disk.byte_reader import refusing
 from ..disk.layout import Layout
@@ -427,17 +427,6 @@ def _left_behind(outcome: Outcome) -> Iterator[str]:
         )
 
 
-def _made_again(outcome: Outcome, expected: Callable[[QueueId], bool]) -> Iterator[str]:
-    """Yield a note about queues of deleted topics that a start makes; their messages do not count as readable."""
-    counts, there = Counter[str](), outcome.snapshot.queues
-    for queue, state in outcome.read_queues.items():
-        if not (queue in there or expected(queue) or queue.topic.startswith(LMQ_PREFIX)):
-            counts[queue.topic] += state.max_offset - state.min_offset
-    if many := counts.total():
-        has = counted(many, "message", form=",")
-        yield f"a start makes queues of deleted topics again, with {has} ({_by_topic(counts)})"
-
-
 def _by_topic(counts: Counter[str]) -> str:
     topics = [f"{topic}: {count:,}" for topic, count in counts.most_common(_TOPICS_LISTED)]
     more = [counted(len(counts) - len(topics), "more topic", form=",")] if len(counts) > len(topics) else []
@@ -509,7 +498,10 @@ def _recovery(
         ]
     front = front_without_files(snapshot)
     notes += [*lost_front_notes(snapshot, front, options.replica or ""), *_without_wheel(watched[0][0])]
-    notes += [*_left_behind(watched[0][0]), *_made_again(watched[0][0], watched[0][1].expected)]
+    notes += _left_behind(watched[0][0])
+    if made_again := predictions[0].made_again:
+        has = counted(made_again.total(), "message", form=",")
+        notes.append(f"a start makes queues of deleted topics again, with {has} ({_by_topic(made_again)})")
     notes += _unserved(layout, predictions[0])
     notes += [
         f"a start of {found.broker_version} can fail ({found.reason}): it compares the queues in files with"

@@ -188,7 +188,8 @@ def test_units_that_a_killed_broker_had_in_memory_are_those_of_the_new_topic(
 
     assert all(text.startswith("WARNING I-031 ") for text in _wrong(opened()))
     found = analyze(opened())
-    assert found.plan is not None and found.prediction.readable == found.messages == 9 + len(kept)
+    # a start serves gone/1 of the deleted topic in both cases
+    assert found.plan is not None and (found.messages, found.prediction.readable) == (9 + len(kept), 13)
     apply(opened(), found.plan, lambda: replan(opened(), found.prediction.broker_version), Files())
     (told,) = _wrong(opened())
     assert "gone/0 0, not 5: the queue was deleted and created again" in told
@@ -287,6 +288,21 @@ def test_a_queue_that_a_topic_made_again_has_not_used_was_deleted_with_it(tmp_pa
     assert any(text.startswith("ERROR I-070 ") and "A/2" in text for text in _wrong(tmp_path))
 
 
+@pytest.mark.parametrize(("later", "messages", "again"), [("U", 2, 4), ("UAU", 4, 2)])
+def test_what_a_start_brings_back_of_a_deleted_topic_can_be_read(
+    later: str, messages: int, again: int, tmp_path: Path
+) -> None:
+    """After a kill: all queues of a topic that is gone, those without a new message of one that was made again."""
+    _put(tmp_path, *"UAA")
+    _put(tmp_path, *"AA", queue_id=1)
+    _lose(tmp_path, "A")
+    _put(tmp_path, *later)
+    (tmp_path / "abort").touch()
+    found = analyze(Layout.open(tmp_path), "5.3")
+    assert (found.messages, found.prediction.readable) == (messages, messages + again)
+    assert any(f"deleted topics again, with {again} messages (A: {again})" in note for note in found.notes)
+
+
 @pytest.mark.parametrize(("later", "begins_again"), [("AUA", "A"), ("WAUAW", "A"), ("A", ""), ("WAW", "")])
 def test_without_any_queue_one_that_goes_on_in_the_log_tells(later: str, begins_again: str, tmp_path: Path) -> None:
     """It is older than what the topic had before, and has messages behind its begin; else all may have been lost."""
@@ -368,7 +384,7 @@ def test_the_database_of_queues_is_closed_behind_each_question(tmp_path: Path, m
 
     monkeypatch.setattr(RocksDb, "open", opening)
     begins = QueueBegins(layout, {})
-    firsts = [begins._first(QueueId(topic, number)) for topic in ("TT", "U", "none") for number in (0, 1)]
+    firsts = [begins.first(QueueId(topic, number)) for topic in ("TT", "U", "none") for number in (0, 1)]
     assert firsts[:2] == [begins("TT", number, 0) for number in (0, 1)] and firsts[4:] == [None, None]
     assert 1 <= len(opened) <= 2 and not any(database._finalizer.alive for database in opened)
 
