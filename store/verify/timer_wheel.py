@@ -27,7 +27,6 @@ from .queue_state import queue_bounds
 from .register import after
 from .timer_log import Slots, TimerColumns, TimerFiles, of_timer, timer_columns, timer_files
 
-_FILED_TWICE = ": a start after a kill leaves it so, and so does a slave while it runs; nothing is damaged"
 """Why two entries name one message, if they are alike."""
 
 
@@ -270,8 +269,10 @@ def slots_count_their_entries(context: VerifyContext) -> None:
 
 @of_timer("I-137")
 def no_message_waits_twice(context: VerifyContext) -> None:
-    """Check that no record is named by two waiting entries, not counting entries that cancel. Of entries that are alike
-    none is damaged: brokers file messages again. Of others one may name the wrong record.
+    """Check that no record is named by two waiting entries that differ, not counting entries that cancel.
+
+    One of them may name the wrong record. Of entries that are alike none is damaged: brokers file messages again, and
+    I-184 tells of messages that come twice.
     """
     files, found = timer_files(context), chains(context)
     entries = files.log.entries
@@ -284,16 +285,12 @@ def no_message_waits_twice(context: VerifyContext) -> None:
         same[1:] &= column[1:] == column[:-1]
     rolled, tick = waits.rolled, waits.tick_ms  # filed later, a message may be so near its time that it is not rolled
     same[1:] &= (tick[1:] == tick[:-1]) | rolled[1:] | rolled[:-1]
-    for rows, why, severity, repair in (
-        (again & same, _FILED_TWICE, Severity.WARNING, ""),
-        (again & ~same, "; these entries differ: one of them may be damaged", None, None),
-    ):
-        if not rows.any():
-            continue
+    rows = again & ~same
+    if rows.any():
         path, place = files.log.place(int(waits.position[rows][0]))
-        text = f"the message at {waits.offset_py[rows][0]} waits in more than one entry and is delivered twice{why}"
-        place["count"] = int(rows.sum())
-        context.findings.add("I-137", path, text, severity=severity, repair=repair, **place)
+        text = f"the message at {waits.offset_py[rows][0]} waits in more than one entry and is delivered twice"
+        text += "; these entries differ: one of them may be damaged"
+        context.findings.add("I-137", path, text, **{**place, "count": int(rows.sum())})
 
 
 def _report(
