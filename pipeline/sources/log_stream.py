@@ -27,7 +27,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from ...store.arrow.data_set import changed_before, holds, last_bytes
 from ...store.arrow.log_rows import LogSplit, rows_of
-from ...store.arrow.stores import ALWAYS, ReadOptions, open_log, place_of
+from ...store.arrow.stores import ALWAYS, ReadOptions, is_number, one_of, open_log, place_of
 from ...store.counted import counted
 from ...store.disk.byte_reader import each_noting, noting
 from ...store.disk.layout import Layout, is_uri
@@ -42,7 +42,6 @@ from .parts import PassedOver, StorePartition, each_at_rate, warn_of_bounds
 EARLIEST, LATEST = "earliest", "latest"
 OPTIONS = ("starting_offset", "max_bytes_per_trigger", "fail_on_data_loss")
 """Options of a stream alone."""
-_DIGITS_MAX = 19
 
 Offset = dict[str, dict[str, int]]
 """`place_of` a store → fields of `ReadTo`. In older checkpoints the store has the name that it was given."""
@@ -79,16 +78,14 @@ class StreamAsk:
         """Parse the options. Raises InvalidInput."""
         given = {name.lower(): value for name, value in options.items()}
         start = given.get("starting_offset", EARLIEST).lower()
-        if start not in (EARLIEST, LATEST) and not _is_number(start):
+        if start not in (EARLIEST, LATEST) and not is_number(start):
             raise InvalidInput(f"option starting_offset: not earliest, latest or a number: {start!r}")
         most = given.get("max_bytes_per_trigger")
-        if most is not None and (not _is_number(most) or not int(most)):
+        if most is not None and (not is_number(most) or not int(most)):
             raise InvalidInput(f"option max_bytes_per_trigger: not a number above 0: {most!r}")
-        fails = given.get("fail_on_data_loss", "true").lower()
-        if fails not in ("true", "false"):
-            raise InvalidInput(f"option fail_on_data_loss: not true or false: {fails!r}")
-        number = int(start) if _is_number(start) else start
-        return cls(number, None if most is None else int(most), fails == "true")
+        fails = one_of(given, "fail_on_data_loss", ("true", "false")) == "true"
+        number = int(start) if is_number(start) else start
+        return cls(number, None if most is None else int(most), fails)
 
 
 def without_stream_options(options: Mapping[str, str]) -> dict[str, str]:
@@ -284,7 +281,3 @@ def _known(offset: Mapping[str, Any]) -> dict[str, ReadTo]:
 def _read_to(log: CommitLog, position: int) -> dict[str, int]:
     """Return the fields of `ReadTo` for a position, with the checksum of what stands before it now."""
     return asdict(ReadTo(position, *last_bytes(log.queue, position)))
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) < _DIGITS_MAX

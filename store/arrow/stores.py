@@ -535,9 +535,14 @@ def _number(given: Mapping[str, str], name: str) -> int | None:
     text = given.get(name)
     if text is None:
         return None
-    if not (text.isascii() and text.isdigit() and len(text) < _DIGITS_MAX):
+    if not is_number(text):
         raise InvalidInput(f"option {name}: not a number: {text!r}")
     return int(text)
+
+
+def is_number(text: str) -> bool:
+    """Whether an option is a number, not negative, that an int64 has room for."""
+    return text.isascii() and text.isdigit() and len(text) < _DIGITS_MAX
 
 
 _DIGITS_MAX = 19

@@ -50,11 +50,10 @@ from ..timer.read import TimerUnits, timer_log
 from ..verify.context import Scope
 from ..verify.run import verify
 from ..verify.verdict import findings_json
-from .log_columns import constant, numbers, path_text
+from .log_columns import STORE, constant, numbers, path_text
 from .log_rows import Damage, Tell
 from .stores import ReadOptions, in_directory
 
-STORE = "store"
 PROBLEM = "problem"
 _ALL = "all"
 SQL_TYPES: Mapping[str, pa.DataType] = {
