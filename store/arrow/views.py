@@ -22,13 +22,12 @@ from ..errors import StoreError
 from ..log.batch import Batch
 from ..search.log_search import TimeBounds
 from . import log_columns, log_rows, tables
-from .log_columns import CHECKED, path_text, rows_of_batch
+from .log_columns import CHECKED, STORE, path_text, rows_of_batch
 from .log_rows import Bounds, Damage, LogSplit, damage_of
 from .log_rows import parts_of as log_parts_of
 from .stores import BODY, BODY_CRC_OK, LOG, ReadOptions, open_log
 from .tables import (
     SQL_TYPES,
-    STORE,
     FindingTable,
     IndexTable,
     LagTable,

@@ -101,7 +101,7 @@ def test_a_compaction_topic_beside_a_rocksdb_is_not_served(
     assert worst.readable + worst.hidden == started("5.3.3-compaction", tmp_path / "all", "5.3.3").prediction.readable
 
 
-@pytest.mark.parametrize(("version", "hidden", "label"), [("5.5.1", 36, "batches-unserved"), ("5.4.0", 0, "in-order")])
+@pytest.mark.parametrize(("version", "hidden", "label"), [("5.5.1", 136, "batches-unserved"), ("5.4.0", 0, "in-order")])
 def test_batches_in_a_rocksdb_are_left_alone(version: str, hidden: int, label: str, tmp_path: Path) -> None:
     """A record has one unit, as brokers give it: what they do not serve so no recovery changes."""
     root = stores.unpack("5.3.3-batchcq", tmp_path)
