@@ -16,6 +16,7 @@ from ..store.disk.layout import (
     INDEX,
     ROCKSDB_CURRENT,
     ROCKSDB_STORE,
+    TIERED_INDEX_FILES,
     TIMER_LOG,
     Layout,
 )
@@ -40,6 +41,7 @@ _GROUPS = {
     "timerwheel": "timer",
     "checkpoint": "checkpoint",
     "config": "config",
+    TIERED_INDEX_FILES: "config",
     COMPACTION: "compaction",
     ROCKSDB_STORE: _LAYOUT,
     "abort": _LAYOUT,

@@ -401,7 +401,7 @@ def index_faults(
                     span.add(part)
                     missed += int((~part.linked).sum())
                 if segment.problem == OF_5_1:
-                    unread.append(f"{file.path}: {OF_5_1}")
+                    unread.append(f"{_short(file)}: {OF_5_1}")
                     continue
                 yield from _texts(file, segment.problem, missed, span.problem())
     if not (store / TIERED_INDEX_FILES).is_dir():
@@ -412,9 +412,13 @@ def index_faults(
             lost = (~part.linked & (part.items["hash_code"] >= 0) for part in index_items(files, index))
             missed = sum(int(rows.sum()) for rows in lost)
             if index.slots is None and index.problem:
-                unread.append(f"{file.path}: {index.problem}")
+                unread.append(f"{_short(file)}: {index.problem}")
                 continue
             yield from _texts(file, index.problem, missed, odd_slots(files, index))
+
+
+def _short(file: MappedFile) -> str:
+    return "/".join(Path(file.path).parts[-2:])
 
 
 def _texts(file: MappedFile, problem: str, missed: int, odd: str) -> Iterator[tuple[str, str]]:

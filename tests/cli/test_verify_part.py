@@ -74,6 +74,8 @@ def test_of_tiered_segments(tmp_path: Path) -> None:
         *found, summary = rows(part, code=1)
         assert {row["code"] for row in found} == {"I-159"} and summary["store"] == str(store)
     rows(tiered.queue_path(store, 1, "COMMIT_LOG"), code=0)
+    open_files = tiered.unpack_killed("5.5.0", tmp_path) / tiered.INDEX_FILES
+    rows(Path(shutil.copytree(open_files, store / open_files.name)), code=0)
     alone = tmp_path / segments.name
     shutil.move(segments, alone)
     refused = run_here(["verify", str(alone / segment.name)])

@@ -190,7 +190,7 @@ def test_the_index_of_a_tier_is_read(store: Path) -> None:
     assert "in no slot: no query finds" in told_of.pop(str(slot)).message
     assert "magic code is different" in told_of.pop(str(magic)).message
     assert not told_of and {finding.severity.name for finding in found} == {"WARNING"}
-    assert f"{early}: {OF_5_1}" in verdict.unread
+    assert f"INDEX/{early.name}: {OF_5_1}" in verdict.unread
 
 
 def test_an_index_that_is_not_compacted_is_read(store: Path, tmp_path: Path) -> None:
