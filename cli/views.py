@@ -185,7 +185,7 @@ def _popped(row: Record, common: Common) -> str:
 
 
 def _transactions_text(record: Record, common: Common) -> Iterator[str]:
-    unknown = f", {record['unknown']:,} unknown: rocksdbstore is missing" if record["unknown"] else ""
+    unknown = f", {record['unknown']:,} unknown: rocksdbstore is missing or not whole" if record["unknown"] else ""
     now = record["now"]
     yield (
         f"transactions: {record['open']:,} open, {record['committed']:,} committed,"

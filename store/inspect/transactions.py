@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -36,6 +37,7 @@ from ..broker.system_topics import (
 )
 from ..counted import counted
 from ..disk.files import has_log_changed_by_session
+from ..errors import StoreError
 from ..log.batch import Batch, good_records
 from ..log.message import Mark, tombstones
 from ..queues.rocksdb import is_rocksdb
@@ -54,7 +56,7 @@ _GIVES_UP_SILENTLY = "4.3"
 
 
 class TransactionState(StrEnum):
-    """What became of a prepared message. unknown: the RocksDB that tells whether a broker asks for it is missing."""
+    """What became of a prepared message. unknown: the RocksDB that tells whether a broker asks for it is not whole."""
 
     OPEN = "open"
     COMMITTED = "committed"
@@ -112,11 +114,18 @@ def transactions(store: StoreReader, note: Note) -> Transactions:
     for batch in topic_records(store, HALF_TOPIC, note):
         _add(found, batch, in_rocksdb=False)
     ops, positions = _op_records(store, note) if found else OpRecords(), set[int]()
+    kept: set[int] | None = None  # all
     # few brokers have these topics: the log is not scanned for them while there are queues
     if store.queues.has_topic(ROCKSDB_HALF_TOPIC) or not store.topics:
         for batch in topic_records(store, ROCKSDB_HALF_TOPIC, note):
             _add(found, batch, in_rocksdb=True)
-        note_loss_in(store, store.layout.rocksdb_store, "transactions", note)
+        database = store.layout.rocksdb_store
+        if note_loss_in(store, database, "transactions", note) or not is_rocksdb(database):
+            from ..settings.rocksdb import transactions_kept
+
+            kept = set()
+            with suppress(StoreError):
+                kept |= transactions_kept(database).keys()
         positions = {number for batch in topic_records(store, ROCKSDB_OP_TOPIC, note) for number in _ended(batch)}
     hours = options_of(store.layout).reserved_hours
     if not found:
@@ -130,7 +139,7 @@ def transactions(store: StoreReader, note: Note) -> Transactions:
             row.state = TransactionState.GIVEN_UP
         elif positions & set(row.positions) if row.in_rocksdb else row.offsets[-1] in ops.decided:
             row.state = TransactionState.ROLLED_BACK
-        elif row.in_rocksdb and not is_rocksdb(store.layout.rocksdb_store):
+        elif row.in_rocksdb and kept is not None and kept.isdisjoint(row.positions):
             row.state = TransactionState.UNKNOWN
     own = [row for row in found.values() if not row.in_rocksdb]
     queues = TransactionQueues(own, ops, _given_up_noted(store), _transaction_ends(store))

@@ -322,11 +322,12 @@ def note_units(count: int, of: str, where: str, note: Note) -> None:
     _LeftOut(where, units=count).tell_rest(of, note)
 
 
-def note_loss_in(store: StoreReader, path: Path, what: str, note: Note) -> None:
-    """Note that a RocksDB has lost data, unless a broker is writing to it."""
-    written = holder(store.layout.lock) is not None
-    if not written and (loss := database_loss(path)) is not None:
+def note_loss_in(store: StoreReader, path: Path, what: str, note: Note) -> bool:
+    """Note that a RocksDB has lost data, unless a broker is writing to it; return whether it has."""
+    loss = None if holder(store.layout.lock) is not None else database_loss(path)
+    if loss is not None:
         note(f"{what}: {path.name}: {loss.sentence}")
+    return loss is not None
 
 
 def in_place(batch: Batch, topic: str, places: UnitPlaces) -> Flags:

@@ -152,6 +152,7 @@ class Waiting:
         return Judgement(DeliveryVerdict.TRANSACTION, reason, tuple(evidence))
 
     def _in_rocksdb(self, half: Message, evidence: list[Evidence]) -> Judgement:
+        from ..queues.rocksdb_copy import database_loss
         from ..settings.rocksdb import transaction_is_open
 
         where = self._store.layout.rocksdb_store.name
@@ -162,6 +163,8 @@ class Waiting:
         if open_ is None:
             reason = f"{where} is missing, so it is not known whether the transaction is open; no broker checks it"
             return Judgement(DeliveryVerdict.UNKNOWN, reason, tuple(evidence))
+        if not open_ and (loss := database_loss(self._store.layout.rocksdb_store)) is not None:
+            return Judgement(DeliveryVerdict.UNKNOWN, f"{where}: {loss.sentence}", tuple(evidence))
         fact = "an open transaction" if open_ else "no open transaction"
         evidence.append(Evidence(f"{fact} at {half.position}", where))
         if open_:

@@ -17,6 +17,7 @@ from mqstore.store.log.commit_log import Batch, CommitLog
 from mqstore.store.put.message_columns import columns_of as message_columns
 from mqstore.store.put.new_message import NewMessage
 from mqstore.store.search.store import StoreReader
+from mqstore.store.settings import rocksdb
 from mqstore.store.trace.answer import By, DeliveryVerdict, EventKind, Fate
 from mqstore.store.trace.waiting import left_out
 
@@ -49,7 +50,7 @@ def test_transactions_of_our_own(tmp_path: Path) -> None:
     assert "rolled back" in rolled_back.for_all.reason
 
 
-def test_transactions_that_a_rocksdb_has(tmp_path: Path) -> None:
+def test_transactions_that_a_rocksdb_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Open; without the RocksDB that tells it nobody knows."""
     root = unpack("5.5.1-rocks-trans-open", tmp_path)
     with StoreReader(root) as store:
@@ -58,6 +59,12 @@ def test_transactions_that_a_rocksdb_has(tmp_path: Path) -> None:
     found = one(root, key)
     assert found.for_all is not None and found.for_all.verdict is DeliveryVerdict.TRANSACTION
     assert "its transaction is open" in found.for_all.reason
+    next((root / "rocksdbstore").glob("*.log")).unlink()  # it may have had others
+    with monkeypatch.context() as patched:
+        patched.setattr(rocksdb, "transaction_is_open", lambda *_: False)
+        found = one(root, key)
+    assert found.for_all is not None and found.for_all.verdict is DeliveryVerdict.UNKNOWN
+    assert "a write-ahead log of MANIFEST-000005 is missing" in found.for_all.reason
     shutil.rmtree(root / "rocksdbstore")
     found = one(root, key)
     assert found.for_all is not None and found.for_all.verdict is DeliveryVerdict.UNKNOWN
