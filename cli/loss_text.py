@@ -77,6 +77,9 @@ def timer_lines(found: Recovery) -> list[str]:
         delayed = counted(again, "delayed message", form=",")
         they = "it was" if again == 1 else "they were"
         lines += ["", f"{delayed} would be delivered again: delayOffset.json does not have that {they} delivered."]
+    if again := found.prediction.popped_again:
+        came = counted(again, "message that came", "messages that came", form=",")
+        lines += ["", f"{came} back to POP consumers would come again: the position in the revive topic is older."]
     if timers is None or timers.harmless:
         return lines
     why = f" ({', '.join(timers.bugs)})" if timers.bugs else ""

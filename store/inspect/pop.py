@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,6 +42,7 @@ from .own_topics import any_lacking, note_lost, queue_records, unread_records, u
 from .timer_records import Scanned, TimerRecords
 from .timers import TimerMessageState, timers
 
+_place = itemgetter("topic", "group", "queue_id", "queue_offset")
 Key = tuple[Any, ...]
 Place = tuple[str, int, int]
 """A place in a revive topic: topic, queue, offset."""
@@ -346,9 +348,8 @@ def pop(store: StoreReader, now_ms: int, note: Note) -> Pop:
     for key, point in records.check_points.items():
         fields = point.fields
         counts = found.groups.setdefault((fields["group"], fields["topic"]), dict.fromkeys(PopState, 0))
-        offsets, acked = [*pop_format.offsets_of(fields)], records.acked(key)
-        rows = [_row(point, offset) for offset, done in offsets if not done and offset not in acked]
-        counts[PopState.ACKED] += len(offsets) - len(rows)
+        rows = _not_acked(records, key)
+        counts[PopState.ACKED] += len([*pop_format.offsets_of(fields)]) - len(rows)
         found.rows += rows
     kept = kv_store(store, note).rows
     for row in kept:
@@ -365,6 +366,22 @@ def pop(store: StoreReader, now_ms: int, note: Note) -> Pop:
         found.groups[row.group, row.topic][row.state] += 1
     found.rows.sort(key=lambda row: (row.visible_timestamp, row.check_point or 0, row.queue_offset))
     return found
+
+
+def popped_again(store: StoreReader) -> int:
+    """Return how many messages a start gives POP consumers again although they came back: the position in the revive
+    topic is written every five seconds, and lies before their check points. Raises Unreadable.
+    """
+    progress = read_progress(store.layout.config, store.config)
+    unread = [] if store.config.is_slave else [*_unread(store, progress)]
+    if not unread:
+        return 0
+    records = pop_records(store, silent, behind=min(unread))
+    points = [(k, p) for k, p in records.check_points.items() if p.revived is not None and not _is_read(p, progress)]
+    reached = (k for k, p in points if not _why_blocked(store, p, records, progress))
+    rows = [row for key in reached for row in _not_acked(records, key)]
+    _locate(store, rows, records)
+    return sum(row.returned is not None for row in rows)
 
 
 def given_out(
@@ -439,37 +456,27 @@ def kv_store(store: StoreReader, note: Note) -> KvStore:
         note(f"pop: {path.name} cannot be read ({error}): what it holds is not shown")
         return KvStore([], lacks or f"which cannot be read: {error.message}")
     popped = [
-        Popped(
-            row["topic"],
-            row["group"],
-            row["queue_id"],
-            row["queue_offset"],
-            PopState.UNKNOWN,
-            row["pop_time"],
-            row["visibility_timestamp"],
-            None,
-        )
+        Popped(*_place(row), PopState.UNKNOWN, row["pop_time"], row["visibility_timestamp"], None)
         for row in rows
         if row["type"] == "rocksdb_pop"
     ]
     return KvStore(popped, lacks, not lacks and bool(emptiness(path, loss)))
 
 
+def _not_acked(records: PopRecords, key: Key) -> list[Popped]:
+    """Return the messages of a check point that are not acknowledged."""
+    point, acked = records.check_points[key], records.acked(key)
+    offsets = pop_format.offsets_of(point.fields)
+    return [_row(point, offset) for offset, done in offsets if not done and offset not in acked]
+
+
 def _row(point: CheckPoint, offset: int) -> Popped:
     """Return one message of a check point, its state not known yet."""
     point = point.of(offset)
     fields = point.fields
-    return Popped(
-        fields["topic"],
-        fields["group"],
-        fields["queue_id"],
-        offset,
-        PopState.UNKNOWN,
-        fields["pop_time"],
-        fields["pop_time"] + fields["invisible_time"],
-        point.position,
-        broker_name=fields["broker_name"],
-    )
+    place, pop_ms = (fields["topic"], fields["group"], fields["queue_id"], offset), fields["pop_time"]
+    until = pop_ms + fields["invisible_time"]
+    return Popped(*place, PopState.UNKNOWN, pop_ms, until, point.position, broker_name=fields["broker_name"])
 
 
 def _reached(progress: Progress, topic: str, queue_id: int) -> int | None:
@@ -490,11 +497,7 @@ def _unread(store: StoreReader, progress: Progress) -> Iterator[int]:
 
 def _is_read(point: CheckPoint, progress: Progress) -> bool:
     """Whether a broker has dealt with the check point."""
-    if point.revived is None:
-        return False
-    topic, queue_id, offset = point.revived
-    reached = _reached(progress, topic, queue_id)
-    return reached is not None and offset < reached
+    return point.revived is not None and point.revived[2] < (_reached(progress, *point.revived[:2]) or 0)
 
 
 def _blocker(records: PopRecords, progress: Progress, queue: tuple[str, int]) -> tuple[int, int] | None:

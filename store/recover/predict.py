@@ -264,6 +264,8 @@ class Prediction:
     timers: TimerLoss | None = None
     #: Messages of delay levels that were delivered after delayOffset.json was written; 0 if no recovery was asked for.
     delayed_again: int = 0
+    #: Messages that POP consumers get again although they came back; 0 if no recovery was asked for.
+    popped_again: int = 0
     #: Of files that are deleted and rebuilt only in part.
     index_items_lost: int = 0
     #: The effect on config/; None if it was not looked at.
@@ -295,10 +297,11 @@ class Prediction:
         lost = (self.lost.messages, self.invisible.messages, self.unfired)
         return (not self.starts, *lost, self.forgets)
 
-    def with_config(self, config: ConfigStart, delayed_again: int) -> Prediction:
+    def with_config(self, config: ConfigStart, delayed_again: int, popped_again: int) -> Prediction:
         """Return the prediction with the effect on config/: a broker that cannot load it does not start."""
         if not self.starts or not config.refuses:
-            return replace(self, config=config, delayed_again=delayed_again if self.starts else 0)
+            again = {"delayed_again": delayed_again, "popped_again": popped_again} if self.starts else {}
+            return replace(self, config=config, **again)
         return replace(self, config=config, outcome="refuses", reason=config.refuses)
 
     def to_json(self) -> dict[str, Any]:

@@ -142,7 +142,7 @@ def test_what_a_plan_does_to_the_log_of_a_slave(role: str, policy: str, change: 
 
 def prediction(items: int, delayed_again: int = 0, **timers: Any) -> Recovery:
     made = SimpleNamespace(**timers) if timers else None
-    start = SimpleNamespace(timers=made, index_items_lost=items, delayed_again=delayed_again)
+    start = SimpleNamespace(timers=made, index_items_lost=items, delayed_again=delayed_again, popped_again=0)
     return cast("Recovery", SimpleNamespace(prediction=start))
 
 

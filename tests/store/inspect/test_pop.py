@@ -19,6 +19,7 @@ from mqstore.store.broker.system_topics import TIMER_TOPIC
 from mqstore.store.broker.topics import json_bytes, read_json
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.checkpoint import read_timer_check
+from mqstore.store.disk.layout import Layout
 from mqstore.store.inspect.pop import (
     CheckPoint,
     Pop,
@@ -33,6 +34,7 @@ from mqstore.store.inspect.pop import (
     pop_records,
 )
 from mqstore.store.inspect.timers import timers
+from mqstore.store.recover.recovery import analyze
 from mqstore.store.search.store import StoreReader
 from mqstore.store.settings.read import read_progress
 from mqstore.store.start.config_load import TIMER_CHECK
@@ -240,6 +242,20 @@ def test_a_revive_queue_is_read_on_behind_the_position_of_its_group(tmp_path: Pa
         read = [p for p in points if p.revived and p.revived[1] == 1 and _is_read(p, progress)]
         found.append((queue.reached, len(read)))
     assert found == [(offsets[3] + 1, 4), (offsets[3], 3)]
+
+
+def test_what_came_back_comes_again_where_the_position_is_older(tmp_path: Path) -> None:
+    """Of two queues the last check point, whose message came back, is read again; no slave reads it."""
+    root = unpack("5.5.0-pop", tmp_path)
+    assert analyze(Layout.open(root), "5.5").prediction.popped_again == 0
+    path = root / "config" / "consumerOffset.json"
+    content = read_json(path) or {}
+    row = content["offsetTable"][f"{formats.REVIVE_TOPIC}TestCluster@{formats.REVIVE_GROUP}"]
+    row[0], row[2] = row[0] - 1, row[2] - 1
+    path.write_bytes(json_bytes(content))
+    assert analyze(Layout.open(root), "5.5").prediction.popped_again == 2
+    for option in ({"brokerRole": "SLAVE"}, {"timerWheelEnable": "false"}):
+        assert analyze(Layout.open(root, BrokerConfig(option)), "5.5").prediction.popped_again == 0
 
 
 def test_without_retry_topics_nothing_is_known(tmp_path: Path) -> None:
