@@ -314,12 +314,12 @@ def expected_queues(
     snapshot: Snapshot, deleted: Callable[[str], bool], *, lmq: bool = False
 ) -> Callable[[QueueId], bool]:
     """Return a test whether a queue's messages count: not those of a topic that was `deleted` or cannot be a directory
-    name. lmq: LMQs need no directory, as their queues are in a RocksDB.
+    name, nor of an LMQ that has no queue, unless all queues are gone. lmq: LMQs have their queues in a RocksDB.
     """
 
     def expected(queue: QueueId) -> bool:
         if queue.topic.startswith(LMQ_PREFIX):
-            return lmq or (queue in snapshot.queues and can_have_files(queue))
+            return lmq or (can_have_files(queue) and (queue in snapshot.queues or not snapshot.queues))
         return not deleted(queue.topic) and can_have_files(queue)
 
     return expected

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -154,6 +155,18 @@ def test_the_last_message_of_a_slave_comes_again_with_its_properties(store: Call
         assert bool(plan.cut) == (not resent) and list(before.contradictions()) == []
     apply_recovery(before, options)
     assert said_of(root, options).verdict.status is Status.CLEAN
+
+
+def test_a_start_without_any_queue_makes_those_of_lmqs_too(store: Callable[[str], Path]) -> None:
+    """Their messages count as those of other queues do."""
+    root = store("5.3.3-lmq")
+    options = BrokerConfig(config("5.3.3-lmq", root))
+    before = analyze(Layout.open(root, options), "5.3")
+    shutil.rmtree(root / "consumequeue")
+    (root / "abort").touch()
+    (root / "checkpoint").unlink()
+    found = analyze(Layout.open(root, options), "5.3")
+    assert found.prediction.readable == found.messages == before.messages == before.prediction.readable
 
 
 def test_a_message_that_several_queues_name_comes_again_once(store: Callable[[str], Path]) -> None:
