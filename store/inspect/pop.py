@@ -456,9 +456,10 @@ def kv_store(store: StoreReader, note: Note) -> KvStore:
         note(f"pop: {path.name} cannot be read ({error}): what it holds is not shown")
         return KvStore([], lacks or f"which cannot be read: {error.message}")
     popped = [
-        Popped(*_place(row), PopState.UNKNOWN, row["pop_time"], row["visibility_timestamp"], None)
+        Popped(t, group, number, offset, PopState.UNKNOWN, row["pop_time"], row["visibility_timestamp"], None)
         for row in rows
         if row["type"] == "rocksdb_pop"
+        for t, group, number, offset in (_place(row),)
     ]
     return KvStore(popped, lacks, not lacks and bool(emptiness(path, loss)))
 

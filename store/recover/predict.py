@@ -28,7 +28,6 @@ from ...formats.position_checkpoint import FILE as POSITION_CHECKPOINT
 from ..audit.messages import LogObserver, Messages, Readability, Tally, scan_messages
 from ..broker.dispatch_record import Dispatching
 from ..broker.load_rules import LoadedFile, Refusal, size_at
-from ..broker.profiles import Profile
 from ..broker.snapshot import QueueId, Snapshot
 from ..broker.system_topics import LMQ_PREFIX
 from ..columns import rows_of
@@ -300,8 +299,8 @@ class Prediction:
     def with_config(self, config: ConfigStart, delayed_again: int, popped_again: int) -> Prediction:
         """Return the prediction with the effect on config/: a broker that cannot load it does not start."""
         if not self.starts or not config.refuses:
-            again = {"delayed_again": delayed_again, "popped_again": popped_again} if self.starts else {}
-            return replace(self, config=config, **again)
+            again, popped = (delayed_again, popped_again) if self.starts else (0, 0)
+            return replace(self, config=config, delayed_again=again, popped_again=popped)
         return replace(self, config=config, outcome="refuses", reason=config.refuses)
 
     def to_json(self) -> dict[str, Any]:
@@ -330,20 +329,18 @@ def prediction(
     outcome: Outcome, after: Readability, groups: GroupLoss, case: Case, now_ms: int, delivered: DeliveredTimers
 ) -> Prediction:
     """Describe a simulated start. now_ms, delivered: as of `timer_loss`. Raises Unreadable."""
-    profile = outcome.profile
     if outcome.refusal is not None:
-        return _refused(outcome, profile, case)
+        return _refused(outcome, case)
     root = os.fspath(outcome.snapshot.layout.root)
     database = outcome.database
     if database is not None and database.unreadable and outcome.snapshot.abort:
         # the rows that a recovery after a crash writes are merged with unreadable ones, and that fails
         place = str(outcome.stores.database)
         outcome.refusal = Refusal("queue-database", "RocksDBException: Corruption: block checksum mismatch", place)
-        return _refused(outcome, profile, case)
-    queues = _ends(outcome.read_queues)
+        return _refused(outcome, case)
     hangs, made_again = bool(outcome.hangs), _made_again(outcome, after.expected)
     return Prediction(
-        broker_version=profile.version,
+        broker_version=outcome.profile.version,
         outcome="hangs" if hangs else "starts",
         case=case,
         reason=outcome.hangs or None,
@@ -353,7 +350,7 @@ def prediction(
         log_start=outcome.log_start,
         log_end=outcome.log_end,
         log_end_reason=_end_reason(outcome),
-        queues=queues,
+        queues=_ends(outcome.read_queues),
         database=DatabaseEnds.of(outcome),
         left_out=after.without_first if database is not None and not outcome.stores.files else 0,
         files=[each._replace(path=_relative(each.path, root)) for each in _changes(outcome)],
@@ -372,7 +369,9 @@ def _made_again(outcome: Outcome, expected: Callable[[QueueId], bool]) -> Counte
     topics all, in one of a topic that was created again the messages before its begin. expected: as of `Readability`.
     """
     begins, counts = outcome.switches.begins, Counter[str]()
-    for queue, state in outcome.read_queues.items() if begins else ():
+    if begins is None:
+        return counts
+    for queue, state in outcome.read_queues.items():
         deleted = not expected(queue) and not queue.topic.startswith(LMQ_PREFIX)
         if (deleted or queue in begins.left) and begins.first(queue) is None:
             begin = LARGEST_OFFSET if deleted else begins(*queue, 0)
@@ -381,10 +380,10 @@ def _made_again(outcome: Outcome, expected: Callable[[QueueId], bool]) -> Counte
     return counts
 
 
-def _refused(outcome: Outcome, profile: Profile, case: Case) -> Prediction:
+def _refused(outcome: Outcome, case: Case) -> Prediction:
     assert outcome.refusal is not None
     reason = outcome.refusal.text(os.fspath(outcome.snapshot.layout.root))
-    return Prediction(broker_version=profile.version, outcome="refuses", case=case, reason=reason)
+    return Prediction(broker_version=outcome.profile.version, outcome="refuses", case=case, reason=reason)
 
 
 def _end_reason(outcome: Outcome) -> str:

@@ -41,7 +41,10 @@ Place = tuple[str, int]
 def kept(root: Path, version: str, config: BrokerConfig = CONFIG) -> Plan:
     """Recover a store under the policy."""
     options = RecoveryOptions(Policy.KEEP, 1_795_300_000_000, (version.rpartition(".")[0],))
-    again = lambda: replan(Layout.open(root, config), version, options)
+
+    def again() -> Plan:
+        return replan(Layout.open(root, config), version, options)
+
     plan = again()
     apply(Layout.open(root, config), plan, again, Files())
     return plan
