@@ -80,14 +80,13 @@ def with_bugs(outcome: Outcome, invisible: Tally) -> Tally:
     named = Tally()
     judge, unserved = _BugFinder(outcome, invisible), outcome.unserved
     for share in invisible:
+        reason = share.reason
         if share.queue.topic in unserved:
-            named.shares[share.queue, WITHOUT_COMPACTION_LOG] = replace(share, reason=WITHOUT_COMPACTION_LOG)
-            continue
-        if share.reason == NO_UNIT and share.queue.topic in outcome.stores.batches:
-            named.shares[share.queue, BETWEEN_BATCHES] = replace(share, reason=BETWEEN_BATCHES)
-            continue
-        bug = judge.bug_of(share)
-        reason = f"{share.reason} ({bug}: {bugs()[bug].words})" if bug else share.reason
+            reason = WITHOUT_COMPACTION_LOG
+        elif reason == NO_UNIT and share.queue.topic in outcome.stores.batches:
+            reason = BETWEEN_BATCHES
+        elif bug := judge.bug_of(share):
+            reason = f"{reason} ({bug}: {bugs()[bug].words})"
         named.shares[share.queue, reason] = replace(share, reason=reason)
     return named
 

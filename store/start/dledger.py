@@ -159,8 +159,6 @@ def _walk_entries(snapshot: Snapshot, files: list[LoadedFile], index: DledgerInd
                 found.reason, blank = part, part == _BLANK_WITHOUT_NEXT
                 break
             _compare_with_index(part, index, found)
-            if found.first < 0:
-                found.first = int(part.heads["index"][0])
             found.last, term = (int(part.heads[name][-1]) for name in ("index", "term"))
             found.end = found.last_end = file.start + int(part.starts[-1] + part.heads["size"][-1])
         if not blank:

@@ -319,14 +319,12 @@ def as_configured(profile: Profile, config: BrokerConfig) -> Profile:
     )
 
 
-def confirmed(snapshot: Snapshot, profile: Profile, batch: FileRecords) -> FileRecords:
-    """The records of a batch that a crash recovery dispatches."""
+def confirmed(snapshot: Snapshot, profile: Profile, columns: Columns) -> Columns:
+    """The records of `columns` that a crash recovery dispatches."""
     if not profile.dispatch.confirmed_only:
-        return batch
-    columns = batch.columns
+        return columns
     ends = columns.ints("physical_offset") + columns.ints("total_size")
-    held = ends <= snapshot.checkpoint["confirm_phy_offset"]
-    return batch._replace(columns=columns.take(held))
+    return columns.take(ends <= snapshot.checkpoint["confirm_phy_offset"])
 
 
 def by_source(layout: Layout, version: str) -> Iterator[str]:

@@ -35,14 +35,13 @@ POISON = "NumberFormatException"
 class DLedgerStart:
     """The result of DLedger's recovery.
 
-    end: of the log; last_end: of the last entry. first, last: numbers of the first and the last entry of the walk, -1
-    without any. rewritten: number of the first index unit that is written again, -1 for none. committed: log position
-    behind the last committed entry, -1 if the checkpoint names none.
+    end: of the log; last_end: of the last entry. last: number of the last entry of the walk, -1 without any. rewritten:
+    number of the first index unit that is written again, -1 for none. committed: log position behind the last committed
+    entry, -1 if the checkpoint names none.
     """
 
     end: int = 0
     last_end: int = 0
-    first: int = -1
     last: int = -1
     rewritten: int = -1
     committed: int = -1

@@ -224,6 +224,7 @@ def _recover_log(outcome: Outcome, verified: VerifiedLog | None) -> None:
     switches, database = outcome.switches, outcome.database
     crashed = snapshot.abort
     behind, search = outcome.dispatched, None
+    since = None if crashed else behind
     if database is not None:
         database.log_start = outcome.log_start
         assert profile.database is not None
@@ -244,7 +245,7 @@ def _recover_log(outcome: Outcome, verified: VerifiedLog | None) -> None:
         how = switches.dispatching(profile.dispatch)
         database_dispatch = DatabaseDispatch(outcome.stores, database, how, profile.version, tells=tells)
     if verified is not None:
-        scan.runs, since = {run.begin: run for run in verified.runs}, None if crashed else behind
+        scan.runs = {run.begin: run for run in verified.runs}
         made_by, made = _made_by(outcome, verified)
         scan.passes = lambda run: (
             not dispatches
@@ -258,17 +259,17 @@ def _recover_log(outcome: Outcome, verified: VerifiedLog | None) -> None:
             if isinstance(batch, PhantomRecord):
                 waiting.put_phantom(batch)
                 continue
-            held = confirmed(snapshot, profile, batch) if crashed else batch
+            columns = confirmed(snapshot, profile, batch.columns) if crashed else batch.columns
             if outcome.stores.files:
-                waiting.add(held.columns, None if crashed else behind)
+                waiting.add(columns, since)
             if database_dispatch is not None:
-                database_dispatch.add(held.columns, None if crashed else behind)
+                database_dispatch.add(columns, since)
     end = scan.end
     outcome.refusal = _too_large(outcome, scan)
     if database_dispatch is not None:
         database_dispatch.hand_out()
-    if database_dispatch is not None and database_dispatch.undispatchable is not None:
-        outcome.hangs = UndispatchableRecord(database_dispatch.undispatchable).reason
+        if database_dispatch.undispatchable is not None:
+            outcome.hangs = UndispatchableRecord(database_dispatch.undispatchable).reason
     _cut_at(outcome, end, verified)
 
 
