@@ -145,7 +145,10 @@ def from_os_error(error: OSError, path: str | PathLike[str], doing: str = "canno
             return InTheWay("not a directory but a file", path=in_the_way, hint=hint)
     if error.errno in FULL:
         return NoSpace.because(error, path, doing)
-    return Unreadable.because(error, path, doing)
+    found = Unreadable.because(error, path, doing)
+    if error.errno == errno.EMFILE:
+        found.hint = "raise the limit of open files (ulimit -n)"
+    return found
 
 
 def broken_link(path: str | PathLike[str]) -> Missing | None:

@@ -41,6 +41,12 @@ def test_system_errors_find_their_place(number: int, kind: type[StoreError]) -> 
     assert error.path == "/s/x"
 
 
+def test_a_process_with_too_many_open_files_is_told_of_the_limit() -> None:
+    assert from_os_error(OSError(errno.EMFILE, "Too many open files"), "/s/x").hint == (
+        "raise the limit of open files (ulimit -n)"
+    )
+
+
 def test_all_are_store_errors() -> None:
     kinds = [c for c in vars(errors).values() if isinstance(c, type) and issubclass(c, Exception)]
     assert len(kinds) >= 12

@@ -159,6 +159,24 @@ _PIECES = st.sampled_from(
 )
 
 
+_ODD = ["{}", "[1]", "\\ud800", "\\u00e9", "\ud800", "é", "NaN", "-0", "0.5", "1e999", "9" * 45, "[" * 60, "]" * 60]
+
+
+@given(st.dictionaries(st.text(), _VALUES), st.lists(st.tuples(st.integers(0, 300), st.sampled_from(_ODD)), max_size=3))
+def test_the_quick_parser_reads_as_the_tolerant_one(value: dict[str, Any], odd: list[tuple[int, str]]) -> None:
+    text = json.dumps(value, ensure_ascii=False)
+    for at, piece in odd:
+        text = text[:at] + piece + text[at:]
+    data = text.encode("utf-8", "surrogatepass")
+    quick = parse(data)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(config_parse, "_strict", lambda _: None)
+        config_parse._parse_once.cache_clear()
+        tolerant = parse(data)
+        config_parse._parse_once.cache_clear()
+    assert repr(quick) == repr(tolerant)
+
+
 @given(st.lists(_PIECES | st.text(max_size=3), max_size=40))
 def test_no_text_raises(pieces: list[str]) -> None:
     data = "".join(pieces).encode("utf-8", "surrogatepass")
