@@ -458,8 +458,9 @@ def _named_behind(queue: StartedQueue, messages: Messages, wrong: Flags) -> Flag
         from ..queues.start_rocksdb import queue_offsets
 
         rest = messages.take(rows)
-        at = queue_offsets(queue, rest.position, int(rest.offset.min()))
-        found[rows] = (at > rest.offset) & points_at(queue.lookup(at), rest)
+        at = queue_offsets(queue, rest.position, rest.offset)
+        behind = at > rest.offset
+        found[rows] = behind & points_at(queue.lookup(at), rest) if behind.any() else False
     return found
 
 

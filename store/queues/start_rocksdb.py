@@ -34,6 +34,8 @@ _CHECKPOINT = numbers_of(formats.CHECKPOINT)
 _SHORTEST_KEY = len(formats.bound_key(b"", 0, MAX))
 _NONE = -1
 _AT_ONCE = 1 << 14
+_BEHIND = 1 << 10
+"""So many numbers behind those of messages their units are looked for at once."""
 _MANY_UNITS = 1 << 12
 """So many units of a queue are joined at once."""
 _BATCHES_MAX = 32
@@ -509,27 +511,30 @@ StartedQueue = QueueState | DatabaseQueue
 """A queue after a start, in files or in a RocksDB."""
 
 
-def queue_offsets(queue: StartedQueue, places: Ints, begin: int | None = None) -> Ints:
-    """Return queue offsets of the units that name these positions; -1 without one. begin: where to look from, up to
-    units of later positions, or many numbers without a unit; None: in all units.
+def queue_offsets(queue: StartedQueue, places: Ints, near: Ints | None = None) -> Ints:
+    """Return queue offsets of the units that name these positions; -1 without one. near: look from the least of these
+    offsets on, up to units of later positions, or many numbers without a unit; None: in all units.
     """
+    begin, size = queue.min_offset, _AT_ONCE
+    if near is not None:
+        begin, size = max(begin, int(near.min())), min(size, int(np.ptp(near)) + _BEHIND)
     found = np.full(len(places), -1, np.int64)
     order = np.argsort(places, kind="stable")
     ordered = places[order]
-    for first, units in queue_windows(queue, queue.min_offset if begin is None else max(begin, queue.min_offset)):
+    for first, units in queue_windows(queue, begin, size):
         used = np.flatnonzero(is_valid(units))
         position = units["physical_offset"][used].astype(np.int64)
         low = np.searchsorted(ordered, position, side="left")
         count = np.searchsorted(ordered, position, side="right") - low
         inside = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
         found[order[np.repeat(low, count) + inside]] = np.repeat(first + used, count)
-        if begin is not None and not (len(position) and position.min() <= ordered[-1]):
+        if near is not None and not (len(position) and position.min() <= ordered[-1]):
             break  # also without any unit: a file may have a far name
     return found
 
 
-def queue_windows(queue: StartedQueue, begin: int) -> Iterator[tuple[int, Structs]]:
-    """Yield (queue offset, units) from `begin` on, in windows."""
-    for first in range(begin, queue.max_offset, _AT_ONCE):
-        count = min(_AT_ONCE, queue.max_offset - first)
+def queue_windows(queue: StartedQueue, begin: int, size: int = _AT_ONCE) -> Iterator[tuple[int, Structs]]:
+    """Yield (queue offset, units) from `begin` on, in windows of `size`."""
+    for first in range(begin, queue.max_offset, size):
+        count = min(size, queue.max_offset - first)
         yield first, queue.lookup(np.arange(first, first + count, dtype=np.int64))
