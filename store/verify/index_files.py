@@ -77,7 +77,9 @@ def names_and_lengths(context: VerifyContext) -> None:
             context.findings.add("I-091", foreign.path, text, severity=Severity.ERROR, repair="")
             continue
         name = os.path.basename(foreign.path)  # noqa: PTH119
-        text, level, mend = f"{name}: {foreign.reason}, a broker skips it", None, None
+        text = f"{name}: {foreign.reason}, a broker skips it"
+        level: Severity | None = None
+        mend: str | None = None
         if os.path.isdir(foreign.path):  # noqa: PTH112
             mend = "mv {path} {aside}"
             if java_integer(name, 64) is not None:
