@@ -11,6 +11,7 @@ from .json_table import JsonField, JsonTable
 FILE, FILES = "", ("checkpoint", "currterm")
 """No single file name: both files have this layout."""
 END_INDEX, COMMITTED_INDEX = "endIndex", "committedIndex"
+TERM, VOTE = "currTerm", "voteLeader"
 TABLES = (
     JsonTable(
         "",

@@ -17,7 +17,17 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from ..counted import counted
-from ..errors import InvalidInput, Missing, NotAStore, NotFound, Unsupported, broken_link, did_you_mean, from_os_error
+from ..errors import (
+    InvalidInput,
+    Missing,
+    NotAStore,
+    NotFound,
+    StoreError,
+    Unsupported,
+    broken_link,
+    did_you_mean,
+    from_os_error,
+)
 from .broker_conf import ROCKSDB_STORE_TYPE, BrokerConfig
 from .compressed import is_compressed_name, plain_name
 from .file_queue import NAME_DIGITS, ForeignEntry, MappedFile, MappedFileQueue, is_directory, size_of_log
@@ -156,6 +166,25 @@ class Layout:
         """The broker copies the log of a master, or may have to; in a DLedger group no option says who leads."""
         slave = self.broker_config.is_slave or self.broker_config.has_controller(self.root)
         return slave and self.dledger is None
+
+    @cached_property
+    def has_peers(self) -> bool:
+        """The DLedger log is that of one of several nodes. If dLegerPeers does not say so, the member's votes do: a
+        node that is alone votes for itself, in term 0 for ever.
+        """
+        from ...formats.dledger_state import TERM, VOTE
+
+        if self.dledger is None:
+            return False
+        if peers := self.broker_config.get("dLegerPeers", ""):
+            return len([peer for peer in peers.split(";") if peer.strip()]) > 1
+        member = self.dledger.parent
+        try:
+            votes = BrokerConfig.from_file(member / "currterm")
+        except StoreError:
+            return False
+        own = member.name.removeprefix(DLEDGER_PREFIX)
+        return votes.get(TERM, "0").strip() != "0" or votes.get(VOTE, "").strip() not in ("", own)
 
     @property
     def _parts(self) -> tuple[Path, ...]:

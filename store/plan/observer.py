@@ -38,6 +38,7 @@ from ..queues.units import FileUnits
 from ..settings.read import Progress
 from ..settings.rocksdb import ConfigForm, in_force
 from ..start.config_load import TOPICS, ConfigRules, LoadAction, config_rules, load_table
+from ..start.dledger import committed_end
 from ..start.queue_stores import no_topic
 from .gaps import Forms, TornRecord
 from .log import LogPlan
@@ -147,11 +148,9 @@ class PlanBuilder(LogObserver):
         self._verified = verified
         self.snapshot, self.log, self.retag = snapshot, log, bool(options.lost_tag)
         self.exact, self.renumber = options.exact, options.renumber
-        self.index = IndexAudit.of(self._index_files, log.end, tagged=tagged)
         self.queues: dict[QueueId, QueueAudit] = {}
         self._spill = Spill()
         self._places = Ranges()
-        self.batches = BatchAudits(snapshot, rules, (log.start, log.end))
         #: Positions of records whose topic cannot be a directory name.
         self.nameless: list[Ints] = []
         self.lost = Tally()
@@ -162,6 +161,19 @@ class PlanBuilder(LogObserver):
         self._knows_items = True
         for name in snapshot.queues:
             self._audit(name)
+        #: Log position before which records get units and index items.
+        self.dispatched = self._dispatched_end()
+        self.index = IndexAudit.of(self._index_files, self.dispatched, tagged=tagged)
+        self.batches = BatchAudits(snapshot, rules, (log.start, self.dispatched))
+
+    def _dispatched_end(self) -> int:
+        """Where the log ends, or its committed part: in a DLedger group all up to the last unit is committed."""
+        committed = committed_end(self.snapshot)
+        if committed is None:
+            return self.log.end
+        last = (audit.stream.last() for audit in self.queues.values())
+        named = (int(unit["physical_offset"][0]) + 1 for _, unit in filter(None, last))
+        return min(self.log.end, max([committed, *named]))
 
     def _audit(self, name: QueueId) -> QueueAudit:
         if name not in self.queues:
@@ -184,7 +196,7 @@ class PlanBuilder(LogObserver):
     def records(self, batch: Batch, dispatched: Dispatched) -> None:
         for begin, end in batch.taken:
             self._places.add_range(begin, end)
-        inside = batch.position < self.log.end
+        inside = batch.position < self.dispatched
         if inside.any():
             self._knows_items = False
             last = int(inside.nonzero()[0][-1])
@@ -245,6 +257,8 @@ class PlanBuilder(LogObserver):
             gone = behind.take(behind.good & (not self.log.again))
             self.groups.add(gone)
             self.lost.add(gone)
+        count = int(np.searchsorted(messages.position, self.dispatched))
+        messages = messages.take(slice(count))
         if count and not self.batches.has(messages.queue):
             self._audit(messages.queue).add(messages)
 

@@ -149,6 +149,8 @@ class Plan:
     #: Records of an earlier life lie behind the end; number of bytes to zero behind the end of the log.
     stale: bool = False
     tail_bytes: int = 0
+    #: Log position before which records get units and index items.
+    dispatched: int = 0
     #: Units that name records behind the broker's end of the log.
     beyond: int = 0
     #: Records whose header is corrected.
@@ -385,6 +387,7 @@ def _completed(
         shifted=queues.shifted,
         stale=log.stale,
         tail_bytes=log.tail_bytes,
+        dispatched=builder.dispatched,
         beyond=plan.beyond + queues.beyond,
         restored=kept.restored,
         files=kept.queue,

@@ -386,6 +386,11 @@ def _notes(layout: Layout, version: str | None, main: Profile, plan: Plan | None
     yield from options_of(layout).notes()
     if layout.dledger is not None:
         yield "a DLedger log: the prediction is for a single node; a follower takes over what its leader has"
+    if plan and layout.has_peers and plan.dispatched < plan.log_end:
+        yield (
+            f"the group has not committed the records from {plan.dispatched:,} on: they get no queue units and no index"
+            " items here, and the group keeps or replaces them"
+        )
     guessed = options_of(layout).message_index.is_guess
     if plan and plan.index is None and guessed and plan.log_start < plan.log_end:
         yield (

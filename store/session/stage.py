@@ -398,15 +398,15 @@ def _neighbour(path: Path) -> Path | None:
 class _Indexer(LogObserver):
     """Gives the index writer the items of records from a position on."""
 
-    def __init__(self, writer: IndexWriter, fix: IndexFix, skipped: int, log_end: int) -> None:
-        self.writer, self.fix, self.log_end = writer, fix, log_end
+    def __init__(self, writer: IndexWriter, fix: IndexFix, skipped: int, end: int) -> None:
+        self.writer, self.fix, self.end = writer, fix, end
         self._skip = skipped
 
     def records(self, batch: Batch, dispatched: Dispatched) -> None:
         items = dispatched.items
         # the position of the record, whatever its header says: an item with another position leads nowhere
         items = items.replace(physical_offset=batch.position[items.record])
-        inside = (items.physical_offset >= self.fix.indexed_to) & (items.physical_offset < self.log_end)
+        inside = (items.physical_offset >= self.fix.indexed_to) & (items.physical_offset < self.end)
         at_border = inside & (items.physical_offset == self.fix.indexed_to)
         border = at_border.nonzero()[0][: self._skip]
         inside[border] = False
@@ -436,7 +436,8 @@ def _stage_index(layout: Layout, plan: Plan, fix: IndexFix, folder: Path, files:
                 items = packed.unpacked()
                 writer.append(items, int(items.record[-1]) + 1)
     else:
-        indexer, how = _Indexer(writer, fix, skipped, plan.log_end), Dispatching(plan.index_tags, multi_dispatch=False)
+        how = Dispatching(plan.index_tags, multi_dispatch=False)
+        indexer = _Indexer(writer, fix, skipped, plan.dispatched)
         start = fix.indexed_to if fix.indexed_to >= 0 else None  # what lies before is indexed already
         scan_messages(commit_log_of(layout, plan.files or None), [indexer], how, start=start)
     writer.sync()

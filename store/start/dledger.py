@@ -346,6 +346,21 @@ def _end_of_entry(snapshot: Snapshot, files: list[LoadedFile], number: int) -> i
     return -1
 
 
+def committed_end(snapshot: Snapshot) -> int | None:
+    """Log position behind the entries that a group of several nodes has committed, by the member's checkpoint and the
+    unit of the entry; None: all count. A broker dispatches no entry behind them: the group may still replace it.
+    """
+    if not snapshot.layout.has_peers:
+        return None
+    number = member_state(snapshot).committed
+    if number is None or number < 0:
+        return 0
+    with DledgerIndexFile(snapshot) as index:
+        unit = index.units(number, 1)
+    known = len(unit) and unit["size"][0] and unit["index"][0] == number  # else the log ends before the entry
+    return int(unit["pos"][0]) + int(unit["size"][0]) if known else None
+
+
 class MemberState(NamedTuple):
     """Numbers of entries in the checkpoint of a member; None if missing, or below -1."""
 

@@ -228,6 +228,30 @@ class VerifyContext:
         """Whether `abort` is there: a broker runs, or was not shut down cleanly."""
         return self.store.layout.abort.exists()
 
+    @property
+    def uncommitted(self) -> int | None:
+        """Log position from which on a DLedger group has committed no record: a broker dispatches none of them yet, and
+        the group may still replace them. None without a group of several nodes.
+        """
+        return None if self._committed is None else max(self._committed, self.log.dispatched)
+
+    def waits(self, position: int) -> bool:
+        """Whether the record at a log position is not committed yet."""
+        return self.uncommitted is not None and position >= self.uncommitted
+
+    @cached_property
+    def _committed(self) -> int | None:
+        from ..broker.snapshot import Snapshot
+        from ..start.dledger import committed_end
+
+        layout = self.store.layout
+        return committed_end(Snapshot.of(layout)) if layout.has_peers else None
+
+    @property
+    def not_dispatched(self) -> Details:
+        """Severity and unclean flag for findings about what is not dispatched yet."""
+        return {"severity": Severity.INFO, "unclean": self.crashed and not self.live}
+
     @cached_property
     def groups(self) -> frozenset[str]:
         """The groups of checks to run: those asked for, and those that they depend on.

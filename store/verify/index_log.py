@@ -183,12 +183,11 @@ class IndexCompare(Mergeable):
         early = lacking.position < self.first
         late = ~early & (lacking.position >= self.last)
         between = ~early & ~late & ~self._in_files.has(lacking.position)
-        dying: dict[str, Any] = {}
-        if self._context.crashed or self._context.live:
-            dying = {"severity": Severity.INFO, "unclean": not self._context.live}
+        context, waiting = self._context, lacking.position[late]
+        waits = context.crashed or context.live or (len(waiting) and context.waits(int(waiting.min())))
         for rows, text, more in (
             (early, _NEVER_INDEXED, {"severity": Severity.INFO}),
-            (late, _NOT_INDEXED, dying),
+            (late, _NOT_INDEXED, context.not_dispatched if waits else {}),
             (between, _NO_FILE, {}),
             (~early & ~late & ~between, _LACKING, {}),
         ):
@@ -284,8 +283,9 @@ def _report_no_index(context: VerifyContext, with_keys: int) -> None:
     many = counted(with_keys, "message has a key", "messages have keys", form=",")
     text = f"the index is missing: {many}, and no search by key finds them"
     more: dict[str, Any] = {}
-    if (context.crashed or context.live) and not context.log.dispatched:
-        more = {"severity": Severity.INFO, "unclean": not context.live}
+    waits = context.crashed or context.live or context.waits(context.log.start)
+    if waits and not context.log.dispatched:
+        more |= context.not_dispatched
         text += ": not dispatched yet"
     elif options_of(context.store.layout).message_index.is_guess:
         more = {"severity": Severity.WARNING}

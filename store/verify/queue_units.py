@@ -381,7 +381,7 @@ def report_missing(context: VerifyContext, queues: QueueStates, check: QueueChec
             more |= {"severity": Severity.WARNING} | ({} if context.crashed else {"repair": ""})
             text += ": the topic was deleted (it is not in topics.json)"
         elif is_late(context, missing, dispatched):
-            more.update(severity=Severity.INFO, unclean=not context.live)
+            more |= context.not_dispatched
             text += ": not dispatched yet"
         elif check.right.covers(missing.first, end):
             more["repair"] = _AS_PLAIN if context.store.layout.dledger else ""
@@ -399,8 +399,9 @@ def _report_no_queue(context: VerifyContext, queues: QueueStates, check: QueueCh
     alone = "" if queues.any_there else ", like all other queues"
     text = f"the queue {check.queue} is missing{alone}: the log has {many} of it"
     more: dict[str, Any] = {}
-    if context.crashed and bool((positions >= queues.dispatched_to(check.queue)).all()):
-        more = {"severity": Severity.INFO, "unclean": True}
+    late = context.crashed and bool((positions >= queues.dispatched_to(check.queue)).all())
+    if late or context.waits(int(positions.min())):
+        more |= context.not_dispatched
         text += ", not dispatched yet"
     if not check.reader.exists and may_have_none(context, check.queue):
         if _was_numbered(context, check.queue, int(positions[0])):
@@ -436,8 +437,11 @@ def _was_numbered(context: VerifyContext, queue: QueueId, position: int) -> bool
 
 
 def is_late(context: VerifyContext, missing: MissingUnits, dispatched: int) -> bool:
-    """Return whether messages without units lie behind what was dispatched, in a store that was not shut down."""
-    return (context.crashed or context.live) and missing.position >= dispatched
+    """Return whether messages without units lie behind what was dispatched, in a store that was not shut down, or
+    behind what a DLedger group has committed.
+    """
+    behind = missing.position >= dispatched
+    return behind and (context.crashed or context.live or context.waits(missing.position))
 
 
 def _made_since(queues: QueueStates, missing: MissingUnits, queue: QueueId) -> bool:
@@ -559,7 +563,7 @@ def _check_max_offset(context: VerifyContext, queues: QueueStates, check: QueueC
         behind = [m for m in check.missing if m.first + m.count > end]
         dispatched, more = queues.dispatched_to(check.queue), {}
         if behind and all(is_late(context, m, dispatched) for m in behind):
-            more = {"severity": Severity.INFO, "unclean": not context.live}
+            more = context.not_dispatched
             text += ": not dispatched yet"
         context.queue_finding("I-075", check.queue, path, text, offset=offset, **more)
     elif ahead > wanted:

@@ -233,3 +233,26 @@ def test_only_a_slave_outside_dledger_follows_a_master(tmp_path: Path) -> None:
     assert not Layout.of(tmp_path).follows_master
     (tmp_path / "dledger-n0" / "data").mkdir(parents=True)
     assert not Layout.of(tmp_path, slave).follows_master
+
+
+@pytest.mark.parametrize(
+    ("votes", "peers", "expected"),
+    [
+        ("currTerm=0\nvoteLeader=n0\n", None, False),
+        ("currTerm=0\nvoteLeader=\n", None, False),
+        ("currTerm=0\nvoteLeader=n1\n", None, True),
+        ("currTerm=3\nvoteLeader=\n", None, True),
+        ("currTerm=3\nvoteLeader=n0\n", "n0-127.0.0.1:1;", False),
+        ("currTerm=0\nvoteLeader=n0\n", "n0-127.0.0.1:1;n1-127.0.0.1:2", True),
+        ("\0", None, False),
+        (None, None, False),
+    ],
+)
+def test_a_dledger_log_of_one_of_several_nodes(
+    votes: str | None, peers: str | None, expected: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "dledger-n0" / "data").mkdir(parents=True)
+    if votes is not None:
+        (tmp_path / "dledger-n0" / "currterm").write_text(votes)
+    config = BrokerConfig({"dLegerPeers": peers} if peers else {})
+    assert Layout.of(tmp_path, config).has_peers == expected

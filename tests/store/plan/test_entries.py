@@ -22,6 +22,7 @@ from mqstore.store.log.batch import Batch
 from mqstore.store.plan.entries import _rising
 from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.queues.references import commit_log_of
+from mqstore.store.queues.units import UNIT_DTYPE
 from mqstore.store.recover.recovery import Recovery, analyze
 from mqstore.store.session.apply import apply
 from mqstore.store.session.undo import session_to_undo, undo
@@ -346,6 +347,44 @@ def test_entries_of_which_something_is_known(
     assert recovered(root).nothing_to_do
     with Store(root) as store:
         assert not [f for f in verify(store).findings if f.severity >= Severity.ERROR]
+
+
+def as_killed(root: Path, *, committed: int, voted: str, last: int) -> set[Path]:
+    """Leave a member as it was killed: from entry `last` on nothing has a unit, and there is no index. Returns the
+    files of queues.
+    """
+    begin, queues = records(root)[last].position, set[Path]()
+    for path in (root / "consumequeue").glob("*/*/*"):
+        units = np.frombuffer(path.read_bytes(), UNIT_DTYPE).copy()
+        units[units["physical_offset"] >= begin] = 0
+        path.write_bytes(units.tobytes())
+        queues.add(path)
+    shutil.rmtree(root / "index")
+    (root / "abort").touch()
+    (root / "dledger-n0" / "checkpoint").write_text(f"endIndex={last + 5}\ncommittedIndex={committed}\n")
+    (root / "dledger-n0" / "currterm").write_text(f"currTerm={int(voted != 'n0')}\nvoteLeader={voted}\n")
+    return queues
+
+
+@pytest.mark.parametrize(("committed", "voted", "until"), [(-1, "n1", 0), (2, "n1", 3), (2, "n0", None), (-1, "", 0)])
+def test_what_a_group_has_not_committed_gets_no_units(
+    committed: int, voted: str, until: int | None, base: Path, tmp_path: Path
+) -> None:
+    """`last` and the next entries: only a node that is alone is sure to keep them."""
+    root = Path(shutil.copytree(base, tmp_path / "store", copy_function=sparse_copy))
+    there, last = records(root), len(records(root)) - 6
+    queues = as_killed(root, committed=last + committed if committed >= 0 else -1, voted=voted, last=last)
+    again = recovered(root)
+    assert again.nothing_to_do
+    named = np.concatenate([np.frombuffer(path.read_bytes(), UNIT_DTYPE)["physical_offset"] for path in queues])
+    whole = [place.position for place in there[last:]]
+    assert sorted(named[named >= whole[0]]) == whole[: len(whole) if until is None else until]
+    with Store(root) as store:
+        items = [int(some["physical_offset"].max()) for f in store.index.files for _, some in f.columns()]
+        assert max(items) < (whole[until] if until is not None else store.log_end.position)
+        assert not [f for f in verify(store).findings if f.severity >= Severity.ERROR or f.unclean]
+    noted = any("has not committed" in note for note in again.notes)
+    assert noted == (until is not None)
 
 
 @pytest.mark.parametrize(
