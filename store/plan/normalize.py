@@ -14,6 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from ...formats.derive import Columns, decode_one
+from ...formats.dledger import HEADER_BYTES
 from ...formats.message import MAGIC_V1, MAGIC_V2, MESSAGE, SMALLEST
 from ..broker.snapshot import (
     DirectoryEntry,
@@ -481,7 +482,8 @@ def _lowest_named(units: FileUnits) -> int:
 
 def _is_fresh(layout: Layout, entry: DirectoryEntry) -> bool:
     """Whether messages stored right before this log file cannot have expired."""
-    first = _first_record(entry)
+    in_entry = Path(entry.path).parent == layout.dledger
+    first = _first_record(entry, HEADER_BYTES if in_entry else 0)
     return first is not None and not _can_have_expired(layout, int(first.ints("store_timestamp")[0]))
 
 
@@ -553,9 +555,9 @@ def _begins_with_record(entry: DirectoryEntry) -> bool:
     return first is not None and int(first.ints("magic_code")[0]) in (MAGIC_V1, MAGIC_V2)
 
 
-def _first_record(entry: DirectoryEntry) -> Columns | None:
-    """Return the fields of a file's first record, if its size is at least that of a record."""
-    head = FileBytes(entry.path, stop=entry.stop)[:SMALLEST]
+def _first_record(entry: DirectoryEntry, begin: int = 0) -> Columns | None:
+    """Return the fields of a file's first record, at byte `begin`, if its size is at least that of a record."""
+    head = FileBytes(entry.path, stop=entry.stop)[begin : begin + SMALLEST]
     if len(head) < SMALLEST:
         return None
     columns = decode_one(MESSAGE, head)

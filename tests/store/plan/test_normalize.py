@@ -493,6 +493,14 @@ def test_what_cannot_have_expired_yet(tmp_path: Path) -> None:
     assert analyze(layout, "5.3.3").refusal is None
 
 
+def test_first_files_of_a_dledger_log_that_cannot_have_expired(tmp_path: Path) -> None:
+    """The first record of a file lies in an entry. A store keeps the times of its files when it is unpacked."""
+    root = stores.unpack("5.3.3-dledger", tmp_path)
+    for path in sorted((root / "dledger-n0" / "data").iterdir())[:2]:
+        path.unlink()
+    assert "first files are gone, before their time" in run_here(["recover", str(root)]).stdout.partition("\n")[0]
+
+
 @pytest.mark.parametrize("version", ["4.3", "4.9", "5.1", "5.5"])
 def test_what_stands_in_the_way_of_a_new_store(version: str, tmp_path: Path) -> None:
     """No message was ever there: an empty file of the log and a checkpoint of another store are put right."""
