@@ -149,7 +149,7 @@ def _needs_a_master(found: Recovery) -> bool:
     from ..store.disk.broker_conf import CONTROLLER_MODE
 
     config = found.layout.broker_config
-    said = config.is_slave or config.get_bool(CONTROLLER_MODE)
+    said = config.is_slave or config.get_bool(CONTROLLER_MODE) or found.layout.has_peers
     return not said and found.plan is not None and bool(found.plan.resent)
 
 

@@ -205,10 +205,11 @@ def _sent_again(before: JudgedRecovery) -> str:
     plan = before.recovery.plan
     if plan is None or not before.recovery.layout.follows_master:
         return ""
+    master = before.recovery.layout.master
     if before.recovery.options.policy != "keep":
-        return "; the master sends them again, if still there" if plan.lost_messages else ""
+        return f"; the {master} sends them again, if still there" if plan.lost_messages else ""
     come = counted(plan.resent, "message comes", "messages come", form=",")
-    return f"; {come} again from the master, if still there" if plan.resent else ""
+    return f"; {come} again from the {master}, if still there" if plan.resent else ""
 
 
 def next_steps(seen: JudgedRecovery, given: Given) -> list[NextCommand]:

@@ -163,9 +163,14 @@ class Layout:
 
     @property
     def follows_master(self) -> bool:
-        """The broker copies the log of a master, or may have to; in a DLedger group no option says who leads."""
+        """The broker copies the log of a master, or may have to: which node of a DLedger group leads is not known."""
         slave = self.broker_config.is_slave or self.broker_config.has_controller(self.root)
-        return slave and self.dledger is None
+        return slave if self.dledger is None else self.has_peers
+
+    @property
+    def master(self) -> str:
+        """What users call the broker whose log is copied."""
+        return "master" if self.dledger is None else "leader"
 
     @cached_property
     def has_peers(self) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, pairwise
@@ -197,15 +198,23 @@ def _rising(term: Ints, before: int) -> Ints:
     return found
 
 
-def cut_log(snapshot: Snapshot, outcome: Outcome) -> LogPlan:
-    """Plan the log as DLedger's own recovery ends it. Raises Refused if the recovery fails."""
+def cut_log(snapshot: Snapshot, outcome: Outcome, look: Callable[[list[LogObserver]], None]) -> LogPlan:
+    """Plan the log as DLedger's own recovery ends it, in a group of several nodes before the first damaged record: the
+    leader sends that again, too, which DLedger never looks at. look: reads the log. Raises Refused if the recovery
+    fails.
+    """
     if outcome.refusal is not None or outcome.dledger is None:
         reason = outcome.refusal.reason if outcome.refusal else "no entry"
         raise Refused(reason, path=snapshot.layout.dledger, hint="recover with --policy keep")
     size = snapshot.log_file_bytes
     files = [LoadedFile(int(e.name), size, e) for e in snapshot.log if not e.directory]
-    tail = list(tail_edits(snapshot, files, outcome.dledger.end, stale=False))
-    return LogPlan(files[0].start, outcome.dledger.end, False, tail, written(tail))
+    end, finder = outcome.dledger.end, EntryFinder(outcome.profile.record, {})
+    if snapshot.layout.follows_master:
+        with suppress(Refused):
+            look([finder])
+        end = min([end, *(record.position - HEADER_BYTES for record in [*finder.torn, *finder.cut])])
+    tail = list(tail_edits(snapshot, files, end, stale=False))
+    return LogPlan(files[0].start, end, False, tail, written(tail))
 
 
 def keep_entries(
@@ -225,6 +234,10 @@ def keep_entries(
     with DledgerIndexFile(snapshot) as index:
         parts = [_tiles_of(gap, snapshot, index) for gap in finder.gaps]
         behind, unplaced = _lost_behind(snapshot, finder, index, look)
+    resent = 0
+    if snapshot.layout.follows_master:  # the leader sends them again
+        resent = sum(len(fill.lost) for fill in behind) + sum(place.messages for place in unplaced)
+        behind, unplaced = [], []
     tiles = [tile for found, _ in parts for tile in found]
     blanks = [piece for _, found in parts for piece in found]
     saved = _good_records(queue, tiles)
@@ -271,7 +284,7 @@ def keep_entries(
     back = [Gap(tile.record, tile.position + tile.size, False, 0) for tile in tiles if tile.record in saved]
     units = look(back, ())
     by_head = [unwritten(gap, units.take(units.position == gap.begin)) for gap in back]
-    return KeptLog(plan, patched, fills, put_right, cut, ranges, unplaced, gone=gone, by_head=by_head)
+    return KeptLog(plan, patched, fills, put_right, cut, ranges, unplaced, gone=gone, resent=resent, by_head=by_head)
 
 
 def _lost_behind(

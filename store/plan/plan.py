@@ -277,7 +277,8 @@ def _plan(task: _Task, database: QueueDatabase, *, twin: bool) -> Plan:
             outcome = simulate(
                 normalized, profile, switches._replace(consume_queue_ext=False, timer_wheel_enable=False)
             )
-        log = (cut_log if snapshot.layout.dledger else plan_log)(normalized, outcome)
+        read = partial(look, commit_log_of(snapshot.layout, queue), progress=None)
+        log = cut_log(normalized, outcome, read) if snapshot.layout.dledger else plan_log(normalized, outcome)
         kept = KeptLog(log, queue, [])
     untouched = verified and verified.beside(kept.written)
     if builder is None:

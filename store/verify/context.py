@@ -54,7 +54,6 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
-SENT_AGAIN = "; it comes again from the master, if still there"
 
 
 @dataclass
@@ -273,7 +272,7 @@ class VerifyContext:
             return ""
         # a slave that takes the bytes for data (B26) asks the master for what follows them
         taken = self.crashed and self.profile.record.unequal_is_data
-        return "" if taken else SENT_AGAIN
+        return "" if taken else f"; it comes again from the {self.store.layout.master}, if still there"
 
     @property
     def behind_the_end(self) -> Details:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -364,19 +365,19 @@ def index_of_entries(context: VerifyContext) -> None:
                 text = f"unit {number[at]} of the DLedger index does not name its entry"
                 _report_unit(context, files, int(number[at]), text)
             for number_behind in part.number[part.number >= end].tolist()[:1]:
-                text = f"the DLedger index continues behind the last entry, {end - 1}"
-                _report_unit(context, files, number_behind, text)
+                text = f"the DLedger index continues behind the last entry, {end - 1}{context.again}"
+                _report_unit(context, files, number_behind, text, **context.behind_the_end)
         for row in np.flatnonzero(~seen)[:1].tolist():
             text = f"entry {state.first + row} has no unit in the DLedger index"
             _report_unit(context, files, state.first + row, text)
     _check_state(context, directory.parent, end - 1)
 
 
-def _report_unit(context: VerifyContext, files: MappedFileQueue, number: int, text: str) -> None:
+def _report_unit(context: VerifyContext, files: MappedFileQueue, number: int, text: str, **more: Any) -> None:
     file = files.file_at(number * UNIT_BYTES)
     path = file.path if file else os.fspath(files.directories[0])
     offset = number * UNIT_BYTES - (file.start if file else 0)
-    context.findings.add("I-053", path, text, offset=offset, length=UNIT_BYTES)
+    context.findings.add("I-053", path, text, offset=offset, length=UNIT_BYTES, **more)
 
 
 def _check_state(context: VerifyContext, directory: Path, last: int) -> None:
@@ -389,6 +390,8 @@ def _check_state(context: VerifyContext, directory: Path, last: int) -> None:
     values = parse_properties(text)
     end, committed = values.get(END_INDEX, ""), values.get(COMMITTED_INDEX, "")
     numbers = [entry_number(text) for text in (committed, end)]
-    if None in numbers or not -1 <= numbers[0] <= numbers[1] <= last:  # type: ignore[operator]
+    wrong = None in numbers or not -1 <= numbers[0] <= numbers[1]  # type: ignore[operator]
+    if wrong or numbers[1] > last:  # type: ignore[operator]
         text = f"committedIndex {committed!r}, endIndex {end!r}, the last entry is {last}"
-        context.findings.add("I-053", path, text)
+        again, more = ("", {}) if wrong else (context.again, context.behind_the_end)
+        context.findings.add("I-053", path, text + again, **more)

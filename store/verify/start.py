@@ -192,7 +192,7 @@ def _of_prediction(layout: Layout, worst: Prediction, *, by_files: bool) -> Iter
     if lost := worst.lost.messages:
         topics = counted(worst.lost.topics, "topic")
         text = f"{broker} would lose {counted(lost, 'message', form=',')} of {topics}"
-        text += ", unless the master sends them again" if layout.follows_master else ""
+        text += f", unless the {layout.master} sends them again" if layout.follows_master else ""
         yield Finding.of("I-181", root, text, count=lost, repair=repair)
     if hidden := worst.hidden:
         text = f"{broker} would leave {counted(hidden, 'message', form=',')} unread"

@@ -227,7 +227,8 @@ def test_directories_of_queues(tmp_path: Path) -> None:
         queue_directory(tmp_path, "T", -1)
 
 
-def test_only_a_slave_outside_dledger_follows_a_master(tmp_path: Path) -> None:
+def test_a_slave_follows_a_master(tmp_path: Path) -> None:
+    """In DLedger the role says nothing: a node that is alone follows none."""
     slave = BrokerConfig({"brokerRole": "slave"})
     assert Layout.of(tmp_path, slave).follows_master
     assert not Layout.of(tmp_path).follows_master
@@ -255,4 +256,5 @@ def test_a_dledger_log_of_one_of_several_nodes(
     if votes is not None:
         (tmp_path / "dledger-n0" / "currterm").write_text(votes)
     config = BrokerConfig({"dLegerPeers": peers} if peers else {})
-    assert Layout.of(tmp_path, config).has_peers == expected
+    layout = Layout.of(tmp_path, config)
+    assert (layout.has_peers, layout.follows_master, layout.master) == (expected, expected, "leader")

@@ -14,6 +14,7 @@ from mqstore.formats.dledger import HEAD, HEADER_BYTES
 from mqstore.formats.message import MESSAGE
 from mqstore.store.broker.profiles import profile_of
 from mqstore.store.broker.snapshot import Snapshot
+from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.files import Files, confine
 from mqstore.store.disk.layout import Layout
 from mqstore.store.findings.catalogue import Severity
@@ -21,6 +22,7 @@ from mqstore.store.library import Store
 from mqstore.store.log.batch import Batch
 from mqstore.store.plan.entries import _rising
 from mqstore.store.plan.observer import Policy, RecoveryOptions
+from mqstore.store.plan.plan import Plan
 from mqstore.store.queues.references import commit_log_of
 from mqstore.store.queues.units import UNIT_DTYPE
 from mqstore.store.recover.recovery import Recovery, analyze
@@ -385,6 +387,42 @@ def test_what_a_group_has_not_committed_gets_no_units(
         assert not [f for f in verify(store).findings if f.severity >= Severity.ERROR or f.unclean]
     noted = any("has not committed" in note for note in again.notes)
     assert noted == (until is not None)
+
+
+def in_group(root: Path, policy: Policy) -> Plan:
+    """The plan for the store of one of several nodes."""
+    layout = Layout.open(root, BrokerConfig({"dLegerPeers": "n0-h:1;n1-h:2"}))
+    plan = analyze(layout, VERSION, options=RecoveryOptions(policy), jobs=1).plan
+    assert plan is not None
+    return plan
+
+
+def test_the_end_of_a_log_comes_again_from_the_leader(base: Path, tmp_path: Path) -> None:
+    """The index names the lost entries: real members get them back, with all their bytes."""
+    root = Path(shutil.copytree(base, tmp_path / "store", copy_function=sparse_copy))
+    there = records(root)[-3:]
+    with there[0].path.open("r+b") as file:
+        file.seek(there[0].offset)
+        file.write(bytes(there[-1].offset + there[-1].size - there[0].offset))
+    plan = found(root).plan
+    assert plan is not None and (plan.lost_messages, plan.resent) == (3, 0)
+    plan = in_group(root, Policy.KEEP)
+    assert (plan.lost_messages, plan.resent, plan.log_end) == (0, 3, there[0].position - HEADER_BYTES)
+
+
+def test_the_log_of_a_group_is_cut_at_a_body_that_dledger_never_looks_at(base: Path, tmp_path: Path) -> None:
+    root = Path(shutil.copytree(base, tmp_path / "store", copy_function=sparse_copy))
+    place, end = records(root)[50], found(root, Policy.BROKER).prediction.log_end
+    with place.path.open("r+b") as file:
+        file.seek(place.offset + place.size // 2)
+        body = file.read(1)
+        file.seek(-1, 1)
+        file.write(bytes([body[0] ^ 0x20]))
+    alone = found(root, Policy.BROKER).plan
+    assert alone is not None and alone.log_end == end
+    plan = in_group(root, Policy.BROKER)
+    assert plan.log_end == place.position - HEADER_BYTES
+    assert plan.lost_messages == len(records(root)) - 50
 
 
 @pytest.mark.parametrize(

@@ -193,6 +193,19 @@ def test_what_a_start_of_a_slave_cuts_off_the_master_may_send_again(store: Calla
         assert text.endswith(", unless the master sends them again") == said
 
 
+@pytest.mark.parametrize("peers", ["n0-h:1", "n0-h:1;n1-h:2"])
+def test_what_a_start_of_a_dledger_node_cuts_off_the_leader_may_send_again(
+    peers: str, store: Callable[[str], Path]
+) -> None:
+    root = store("5.3.3-dledger")
+    with (root / "dledger-n0" / "data" / f"{49152:020d}").open("r+b") as file:
+        file.seek(4096)
+        file.write(bytes(500))
+    before = said_of(root, BrokerConfig({"dLegerPeers": peers}))
+    [text] = [each.message for each in before.verdict.serious if each.code == "I-181"]
+    assert text.endswith(", unless the leader sends them again") == (";" in peers)
+
+
 def without_last_files(log: Path) -> None:
     """Units name the record that stood at 262144, and those behind it."""
     for start in (262144, 393216):
