@@ -172,7 +172,7 @@ class PlanBuilder(LogObserver):
         if committed is None:
             return self.log.end
         last = (audit.stream.last() for audit in self.queues.values())
-        named = (int(unit["physical_offset"][0]) + 1 for _, unit in filter(None, last))
+        named = (int(unit["physical_offset"][0]) + int(unit["size"][0]) for _, unit in filter(None, last))
         return min(self.log.end, max([committed, *named]))
 
     def _audit(self, name: QueueId) -> QueueAudit:

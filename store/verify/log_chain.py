@@ -365,12 +365,16 @@ def index_of_entries(context: VerifyContext) -> None:
                 text = f"unit {number[at]} of the DLedger index does not name its entry"
                 _report_unit(context, files, int(number[at]), text)
             for number_behind in part.number[part.number >= end].tolist()[:1]:
-                text = f"the DLedger index continues behind the last entry, {end - 1}{context.again}"
+                text = f"the DLedger index continues behind the last entry, {end - 1}{_rest(context)}"
                 _report_unit(context, files, number_behind, text, **context.behind_the_end)
         for row in np.flatnonzero(~seen)[:1].tolist():
             text = f"entry {state.first + row} has no unit in the DLedger index"
             _report_unit(context, files, state.first + row, text)
     _check_state(context, directory.parent, end - 1)
+
+
+def _rest(context: VerifyContext) -> str:
+    return "; the leader sends the rest again, if still there" if context.again else ""
 
 
 def _report_unit(context: VerifyContext, files: MappedFileQueue, number: int, text: str, **more: Any) -> None:
@@ -393,5 +397,5 @@ def _check_state(context: VerifyContext, directory: Path, last: int) -> None:
     wrong = None in numbers or not -1 <= numbers[0] <= numbers[1]  # type: ignore[operator]
     if wrong or numbers[1] > last:  # type: ignore[operator]
         text = f"committedIndex {committed!r}, endIndex {end!r}, the last entry is {last}"
-        again, more = ("", {}) if wrong else (context.again, context.behind_the_end)
+        again, more = ("", {}) if wrong else (_rest(context), context.behind_the_end)
         context.findings.add("I-053", path, text + again, **more)

@@ -102,7 +102,7 @@ def _report_missing(context: VerifyContext, queues: QueueStates, check: BatchChe
             text = f"the queue {check.queue} is missing: the log has {records} of it"
         more: dict[str, Any] = {}
         if is_late(context, missing, context.log.dispatched):
-            more = context.not_dispatched
+            more |= context.not_dispatched
             text += ": not dispatched yet"
         context.findings.add("I-070", check.directory, text, count=missing.count, **check.queue._asdict(), **more)
 

@@ -563,7 +563,7 @@ def _check_max_offset(context: VerifyContext, queues: QueueStates, check: QueueC
         behind = [m for m in check.missing if m.first + m.count > end]
         dispatched, more = queues.dispatched_to(check.queue), {}
         if behind and all(is_late(context, m, dispatched) for m in behind):
-            more = context.not_dispatched
+            more |= context.not_dispatched
             text += ": not dispatched yet"
         context.queue_finding("I-075", check.queue, path, text, offset=offset, **more)
     elif ahead > wanted:

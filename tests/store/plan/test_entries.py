@@ -368,7 +368,9 @@ def as_killed(root: Path, *, committed: int, voted: str, last: int) -> set[Path]
     return queues
 
 
-@pytest.mark.parametrize(("committed", "voted", "until"), [(-1, "n1", 0), (2, "n1", 3), (2, "n0", None), (-1, "", 0)])
+@pytest.mark.parametrize(
+    ("committed", "voted", "until"), [(-1, "n1", 0), (2, "n1", 3), (2, "n0", None), (-1, "", 0), (5, "n1", None)]
+)
 def test_what_a_group_has_not_committed_gets_no_units(
     committed: int, voted: str, until: int | None, base: Path, tmp_path: Path
 ) -> None:
