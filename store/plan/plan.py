@@ -149,8 +149,8 @@ class Plan:
     #: Records of an earlier life lie behind the end; number of bytes to zero behind the end of the log.
     stale: bool = False
     tail_bytes: int = 0
-    #: Log position before which records get units and index items.
-    dispatched: int = 0
+    #: Log position before which records get units and index items, if that is not the end of the log.
+    dispatched: int = 1 << 62
     #: Units that name records behind the broker's end of the log.
     beyond: int = 0
     #: Records whose header is corrected.

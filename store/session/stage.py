@@ -437,7 +437,7 @@ def _stage_index(layout: Layout, plan: Plan, fix: IndexFix, folder: Path, files:
                 writer.append(items, int(items.record[-1]) + 1)
     else:
         how = Dispatching(plan.index_tags, multi_dispatch=False)
-        indexer = _Indexer(writer, fix, skipped, plan.dispatched)
+        indexer = _Indexer(writer, fix, skipped, min(plan.dispatched, plan.log_end))
         start = fix.indexed_to if fix.indexed_to >= 0 else None  # what lies before is indexed already
         scan_messages(commit_log_of(layout, plan.files or None), [indexer], how, start=start)
     writer.sync()
