@@ -59,7 +59,7 @@ def looks_good(root: Path, position: int, size: int) -> bool:
 
 def copied_first(root: Path, replica: Path) -> None:
     """What a plan with the replica is refused for, done by the command that is named."""
-    with pytest.raises(Refused, match="in front of the log") as refused:
+    with pytest.raises(Refused, match="before the beginning of the log") as refused:
         planned(root, replica)
     command = shlex.split((refused.value.hint or "").partition(": ")[2])
     assert command[:2] == ["cp", "-a"]
