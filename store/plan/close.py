@@ -17,6 +17,7 @@ import numpy as np
 
 from ...formats.blank import BLANK, MAGIC_BLANK
 from ...formats.dledger import HEADER_BYTES
+from ...formats.hashing import utf8
 from ..audit.queues import QueueAudit
 from ..audit.verified import VerifiedLog
 from ..broker.load_rules import LoadedFile
@@ -38,7 +39,19 @@ from ..queues.units import is_pre_fill, is_valid
 from ..settings.options import options_of
 from ..start.config import delay_progress
 from ..start.config_load import config_rules
-from .fill import Fill, PatchedQueue, Piece, encoded, fills, for_policy_broker, padded, rows_in, unwritten
+from .fill import (
+    Fill,
+    PatchedQueue,
+    Piece,
+    encoded,
+    fills,
+    for_policy_broker,
+    padded,
+    rows_in,
+    together,
+    units_beside,
+    unwritten,
+)
 from .gaps import Forms, Gap, GapFinder, TornRecord
 from .log import LogPlan, tail_edits, written
 from .lost_messages import EVERYWHERE, RECORD_BYTES_MAX, LostUnits, lost_units
@@ -51,6 +64,7 @@ from .torn_records import (
     further_queues,
     lacks_numbers,
     lmq_items,
+    names_of,
     put_right,
 )
 from .unreferenced import (
@@ -135,7 +149,7 @@ def keep_log(seen: SeenLog, forms: Forms, elsewhere: LostUnits, brought: Sequenc
     _refuse_twins(snapshot, queue, closed)
     bodies = op_bodies(commit_log_of(snapshot.layout, queue), lost, closed, forms)
     stale = finder.stale_end > end
-    pieces = list(encoded(closed, forms, bodies))
+    pieces = list(encoded(closed, forms, bodies, names_of(_named_further(snapshot, closed, topics))))
     pieces += _paddings(queue, closed)
     edits = [
         *lengths_of(snapshot, entries, end, stale=stale),
@@ -267,6 +281,27 @@ def _further_topics(
     log = commit_log_of(snapshot.layout, queue)
     topics = {name: further_topic(audit, log) for name, audit in audits.items()}
     return {name: topic for name, topic in topics.items() if topic is not None}
+
+
+def _named_further(
+    snapshot: Snapshot, closed: Sequence[Fill], topics: Mapping[QueueId, str]
+) -> dict[int, dict[bytes, int]]:
+    """Return, by position of a tombstone, the further queues whose units name the lost record, and its offset in each.
+    A broker that makes its queues anew adds the tombstone to these, and no client can acknowledge a message of a LITE
+    topic that does not name its LMQ. topics: as of `_further_topics`. Raises Unreadable.
+    """
+    lost, found = together([fill.lost for fill in closed]), dict[int, dict[bytes, int]]()
+    ids = {
+        position: lost.queues[number].queue_id
+        for number, position in zip(lost.queue.tolist(), lost.position.tolist(), strict=True)
+        if not lost.queues[number].topic.startswith(LMQ_PREFIX)  # else it becomes a filler
+    }
+    for queue, units in units_beside(snapshot, lost, sorted(topics.keys() & snapshot.queues.keys())):
+        light = queue.topic.startswith(LMQ_PREFIX)
+        for position, offset in zip(units.position.tolist(), units.queue_offset.tolist(), strict=True):
+            if position in ids and queue.queue_id in (ids[position], 0 if light else ids[position]):
+                found.setdefault(position, {}).setdefault(utf8(queue.topic), offset)
+    return found
 
 
 def _missing_places(

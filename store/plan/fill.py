@@ -156,19 +156,25 @@ Piece = tuple[int, Content]
 """Log position and bytes."""
 
 
-def encoded(fills: Sequence[Fill], forms: Forms, bodies: Mapping[int, bytes]) -> Iterator[Piece]:
+_NOTHING: Mapping[int, bytes] = {}
+
+
+def encoded(
+    fills: Sequence[Fill], forms: Forms, bodies: Mapping[int, bytes], further: Mapping[int, bytes] = _NOTHING
+) -> Iterator[Piece]:
     """Yield the bytes that close gaps, in pieces of some MiB: whole records, and the head of each BLANK.
 
-    bodies: by position, bodies of tombstones that services read. Where no record gives a store time, the time of the
-    plan is used: a record without a time would be damage itself.
+    bodies: by position, bodies of tombstones that services read. further: by position, properties of tombstones that
+    name further queues. Where no record gives a store time, the time of the plan is used: a record without a time would
+    be damage itself.
     """
     times = np.array([fill.gap.store_timestamp or forms.made_ms for fill in fills], np.int64)
     lost = together([fill.lost for fill in fills])
     gap = np.repeat(np.arange(len(fills)), [len(fill.lost) for fill in fills])
-    yield from _in_chunks(lost, times[gap], gap, forms, bodies)
+    yield from _in_chunks(lost, times[gap], gap, forms, bodies, further)
     fillers = of_nobody([place for fill in fills for place in fill.fillers]).replace(queues=[_FILLERS])
     gap = np.repeat(np.arange(len(fills)), [len(fill.fillers) for fill in fills])
-    yield from _in_chunks(fillers, times[gap], np.arange(len(fillers)), forms._replace(lost_tag=""), {})
+    yield from _in_chunks(fillers, times[gap], np.arange(len(fillers)), forms._replace(lost_tag=""), {}, {})
     for fill in fills:
         if fill.blank is not None:
             position, size = fill.blank
@@ -205,15 +211,19 @@ def padded(record: bytes, count: int) -> bytes:
     return with_crc_item(made) if own_crc else made
 
 
-def _in_chunks(lost: LostUnits, times: Ints, gap: Ints, forms: Forms, bodies: Mapping[int, bytes]) -> Iterator[Piece]:
+def _in_chunks(
+    lost: LostUnits, times: Ints, gap: Ints, forms: Forms, bodies: Mapping[int, bytes], further: Mapping[int, bytes]
+) -> Iterator[Piece]:
     """Yield `_tombstones` of some MiB at a time."""
     ends = np.cumsum(lost.size) // _CHUNK_BYTES
     for rows in np.split(np.arange(len(lost)), np.flatnonzero(np.diff(ends)) + 1):
         if len(rows):
-            yield from _tombstones(lost.take(rows), times[rows], gap[rows], forms, bodies)
+            yield from _tombstones(lost.take(rows), times[rows], gap[rows], forms, bodies, further)
 
 
-def _tombstones(lost: LostUnits, times: Ints, gap: Ints, forms: Forms, bodies: Mapping[int, bytes]) -> Iterator[Piece]:
+def _tombstones(
+    lost: LostUnits, times: Ints, gap: Ints, forms: Forms, bodies: Mapping[int, bytes], further: Mapping[int, bytes]
+) -> Iterator[Piece]:
     """Yield tombstones, neighbours of a gap as one piece. times, gap: store time (ms) and gap number of each. An LMQ is
     never a record's own queue: a record that only an LMQ names becomes a filler.
     """
@@ -245,7 +255,8 @@ def _tombstones(lost: LostUnits, times: Ints, gap: Ints, forms: Forms, bodies: M
     own = {row: bodies[at] for row, at in enumerate(lost.position.tolist()) if at in bodies}
     around = [forms.smallest(name) - len(shape.small) for name, shape in zip(names, shapes, strict=True)]
     room = [size - around[queue] for queue, size in zip(rows, lost.size.tolist(), strict=True)]
-    texts = [shapes[queue].text(free) for queue, free in zip(rows, room, strict=True)]
+    names_of = (further.get(position, b"") for position in lost.position.tolist())
+    texts = [shapes[queue].text(free, more) for queue, free, more in zip(rows, room, names_of, strict=True)]
     for row in np.flatnonzero(lost.batch_sizes > 1).tolist():
         text = batch_text(int(lost.queue_offset[row]), int(lost.batch_sizes[row]))
         both = texts[row] + text
@@ -394,15 +405,21 @@ def tombstoned(snapshot: Snapshot, fills: Sequence[Fill]) -> Iterator[Messages]:
         if len(rows):
             mine = lost.take(rows)
             yield _messages(lost.queues[int(mine.queue[0])], mine, times[rows])
+    light = (queue for queue in sorted(snapshot.queues) if queue.topic.startswith(LMQ_PREFIX))
+    for queue, mine in units_beside(snapshot, lost, light):
+        yield _messages(queue, mine, np.zeros(len(mine), np.int64))
+
+
+def units_beside(snapshot: Snapshot, lost: LostUnits, queues: Iterable[QueueId]) -> Iterator[tuple[QueueId, LostUnits]]:
+    """Yield the units of each queue that name lost records of other queues. Raises Unreadable."""
     own: dict[QueueId, set[int]] = {}
     for number, position in zip(lost.queue.tolist(), lost.position.tolist(), strict=True):
         own.setdefault(lost.queues[number], set()).add(position)
     positions = np.unique(lost.position)
-    for queue in sorted(snapshot.queues) if len(positions) else ():
-        if queue.topic.startswith(LMQ_PREFIX):
-            mine = units_at(snapshot, queue, np.setdiff1d(positions, list(own.get(queue, ()))))
-            if len(mine):
-                yield _messages(queue, mine, np.zeros(len(mine), np.int64))
+    for queue in queues if len(positions) else ():
+        mine = units_at(snapshot, queue, np.setdiff1d(positions, list(own.get(queue, ()))))
+        if len(mine):
+            yield queue, mine
 
 
 def of_nobody(places: Sequence[tuple[int, int]]) -> LostUnits:

@@ -70,9 +70,14 @@ class FillerForm(NamedTuple):
     small: bytes = b""
     born_timestamp: int | None = None
 
-    def text(self, room: int) -> bytes:
-        """Return the text that fits beside the mark in `room` bytes; the smallest text may not fit."""
-        return self.properties if room >= len(LOST_ITEM) + len(self.properties) else self.small
+    def text(self, room: int, further: bytes = b"") -> bytes:
+        """Return the text that fits beside the mark in `room` bytes; the smallest text may not fit. further: properties
+        that name further queues, left out where they do not fit.
+        """
+        if room < len(LOST_ITEM) + len(self.small) + len(further):
+            further = b""
+        room -= len(LOST_ITEM) + len(further)
+        return (self.properties if room >= len(self.properties) else self.small) + further
 
 
 def batch_text(queue_offset: int, messages: int) -> bytes:

@@ -55,6 +55,7 @@ from ...formats.message_properties import (
     INNER_MULTI_QUEUE_OFFSET,
     INNER_NUM,
     ITEM_SEPARATOR,
+    LITE_TOPIC,
     NAME_VALUE_SEPARATOR,
     NUL,
     NUMBER_BITS,
@@ -72,7 +73,7 @@ from ..broker.dispatch_record import OWN_QUEUES
 from ..broker.load_rules import rows_not_to_store
 from ..broker.profiles import RecordRules
 from ..broker.snapshot import QueueId, Snapshot
-from ..broker.system_topics import LMQ_PREFIX, SCHEDULE_TOPIC
+from ..broker.system_topics import LITE_PREFIX, LMQ_PREFIX, SCHEDULE_TOPIC
 from ..disk.file_queue import MappedFileQueue
 from ..log.batch import Batch
 from ..log.commit_log import CommitLog
@@ -81,11 +82,12 @@ from ..queues.units import is_used, is_valid
 from ..settings.options import options_of
 from .fill import Piece
 from .gaps import TornRecord, is_for_service, is_undispatchable
-from .lost_messages import RECORD_BYTES_MAX, LostUnits, units_at
+from .lost_messages import EVERYWHERE, RECORD_BYTES_MAX, LostUnits, units_at
 
 NamedQueues = Sequence[tuple[bytes, int]]
 """Names of queues, and the queue offset of a record in each."""
 _NAMES, _OFFSETS = INNER_MULTI_DISPATCH.encode(), INNER_MULTI_QUEUE_OFFSET.encode()
+_LITE, _LITE_TOPIC = LITE_PREFIX.encode(), LITE_TOPIC.encode()
 
 
 def further_queues(snapshot: Snapshot, records: Sequence[TornRecord]) -> Mapping[int, NamedQueues]:
@@ -124,14 +126,24 @@ def with_further(text: bytes, further: NamedQueues, room: int, *, ended: bool) -
     items = [item for item in text.split(ITEM_SEPARATOR) if item]
     known = dict(item.split(NAME_VALUE_SEPARATOR, 1) for item in items)
     names, offsets = known.get(_NAMES, b""), known.get(_OFFSETS, b"")
-    if not further or (names and offsets and not is_undispatchable(names, offsets)):
+    lite = [name.split(b"$", 2)[2] for name, _ in further if name.startswith(_LITE) and name.count(b"$") > 1]
+    named = bool(names and offsets) and not is_undispatchable(names, offsets)
+    if not further or (named and (not lite or _LITE_TOPIC in known)):
         return text
-    known[_NAMES] = _COMMA.join(name for name, _ in further)
-    known[_OFFSETS] = _COMMA.join(b"%d" % offset for _, offset in further)
+    if not named:
+        known[_NAMES] = _COMMA.join(name for name, _ in further)
+        known[_OFFSETS] = _COMMA.join(b"%d" % offset for _, offset in further)
+    if lite:
+        known.setdefault(_LITE_TOPIC, lite[0])  # without it no client can acknowledge the message
     made = b"".join(name + NAME_VALUE_SEPARATOR + value + ITEM_SEPARATOR for name, value in known.items())
     if len(made) > room and not ended:
         made = made.removesuffix(ITEM_SEPARATOR)
     return made if len(made) <= room else text
+
+
+def names_of(further: Mapping[int, Mapping[bytes, int]]) -> dict[int, bytes]:
+    """Return the properties that name these queues, by position of a record."""
+    return {at: with_further(b"", list(named.items()), EVERYWHERE, ended=True) for at, named in further.items()}
 
 
 class CutProperties(NamedTuple):

@@ -135,7 +135,7 @@ class _UnitRecords:
         if number["total_size"] != size:
             yield "I-062", f"the record at {position} has {number['total_size']} bytes, not {size}"
         if (self._topics[at], number["queue_id"]) != self._queue:
-            if not self._lost[at]:  # the tombstone of a lost message names only one of its queues
+            if not self._lost[at]:  # a tombstone names its further queues only if they were known
                 yield from self._problems_of_other_queue(at, offset)
             return
         if number["sys_flag"] & TRANSACTION_MASK in (SysFlag.PREPARED, SysFlag.ROLLBACK):

@@ -268,6 +268,15 @@ def test_names_that_do_not_fit_and_those_that_are_whole_stay_out() -> None:
         assert mended(torn, further, with_crc=False, ended=True) == mended(torn, with_crc=False, ended=True)
 
 
+def test_a_message_of_a_lite_topic_names_it() -> None:
+    """Without the name a client cannot acknowledge the message."""
+    light = {"INNER_MULTI_DISPATCH": "%LMQ%$chat$room", "INNER_MULTI_QUEUE_OFFSET": "7"}
+    whole = record(format_properties({**light, "__LITE_TOPIC": "room"}))
+    for count in (3, 20, 60):
+        _, made = mended(cut(whole, count), [(b"%LMQ%$chat$room", 7)], with_crc=False, ended=True)
+        assert parse(MESSAGE.parse(made).properties) == {**light, "__LITE_TOPIC": "room"}
+
+
 def tear_named(root: Path, *, all_of_it: bool) -> None:
     """A record that units of other queues name loses its properties, or all behind the names."""
     path = root / "commitlog" / file_name(0)

@@ -146,6 +146,24 @@ def test_a_record_that_only_light_queues_name_is_of_the_queue_that_lacks_it(tmp_
     assert plan.lost.by_topic()["mqtt"] == 23
 
 
+def positions_of(root: Path, config: BrokerConfig) -> dict[QueueId, dict[int, int]]:
+    """By queue and queue offset, the position that the unit names."""
+    return {queue: {n: unit[0] for n, unit in units.items()} for queue, units in units_of(root, config).items()}
+
+
+@pytest.mark.parametrize("name", ["4.9.7-lmq", "5.3.3-lmq"])
+def test_a_tombstone_names_the_further_queues_of_its_record(name: str, tmp_path: Path) -> None:
+    """Queues that are made anew of the log have it at the same places as before."""
+    root, config = light(name, tmp_path)
+    overwrite(root / "commitlog", 256 << 10, 2 * 4096, bytes(3 * 4096))
+    kept(root, name[:3], config)
+    before = positions_of(root, config)
+    assert any({"LOST", names.INNER_MULTI_DISPATCH} <= m.properties.keys() for m in log_of(root, config))
+    shutil.rmtree(root / "consumequeue")
+    kept(root, name[:3], config)
+    assert positions_of(root, config) == before
+
+
 def test_where_no_queue_lacks_it_a_filler_stands_for_it(tmp_path: Path) -> None:
     """Behind the last message nothing tells how many others a queue had: LMQs are lost messages alone."""
     root, config = light("5.3.3-lmq", tmp_path)
