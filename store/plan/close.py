@@ -314,7 +314,7 @@ def _missing_places(
     for place in places(audits):
         if any(own.get(beside, place.queue) != place.queue for beside in (place.low, place.high)):
             continue
-        if place.queue in further:
+        if place.is_light or place.queue in further:
             unit = audits[place.queue].stream.lookup(np.array([place.queue_offset], np.int64))
             if (is_valid(unit) & ~is_pre_fill(unit)).any():
                 continue

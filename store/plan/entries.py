@@ -257,7 +257,8 @@ def keep_entries(
     named = look(lost, finder.torn)
     of_gaps = named.take(np.isin(named.position, [gap.begin for gap in lost]))
     taken = set(pairs_of(together([of_gaps, elsewhere])))
-    wanted = (place for place in unreferenced if (place.queue, place.queue_offset) not in taken)
+    own = (place for place in unreferenced if not place.is_light)
+    wanted = (place for place in own if (place.queue, place.queue_offset) not in taken)
     restored = _restored(snapshot, queue, finder, named, elsewhere)
     lost = [gap for gap in lost if gap.begin not in restored]
     named = named.take(~np.isin(named.position, list(restored)))

@@ -61,6 +61,12 @@ class GroupLoss:
             if count := int(np.clip(messages.offset + messages.number - offset, 0, messages.number).sum()):
                 self.counts[group, messages.queue.topic] += count
 
+    def add_unplaced(self, place: Unplaced) -> None:
+        """Count messages of which nothing but the number in their queue is known."""
+        for group, offset in self.progress.get(place.queue, {}).items():
+            if place.queue_offset >= offset:
+                self.counts[group, place.queue.topic] += place.messages
+
     def add_run(self, run: VerifiedRun, queues: Mapping[QueueId, QueueRange]) -> None:
         """Count the messages of a run, all of them lost. queues: the queues that count."""
         self.lost.add_run(run, queues)
@@ -275,6 +281,7 @@ class PlanBuilder(LogObserver):
             self.lost.add(gone.take(~there))
             self.lost.add(gone.take(there), UNUSABLE)
         for place in unplaced:
+            self.groups.add_unplaced(place)
             self.lost.add_without_record(place.queue, place.messages, place.store_timestamp, place.queue_offset)
 
 

@@ -45,7 +45,9 @@ _OP_BODY_BYTES = 512
 
 
 class Unplaced(NamedTuple):
-    """Lost messages without room for a tombstone, `messages` of them. store_timestamp: of the record before the gap."""
+    """Lost messages without a tombstone of their own, `messages` of them. store_timestamp: of the record before the
+    gap.
+    """
 
     queue: QueueId
     queue_offset: int
@@ -61,12 +63,15 @@ class LostMessagePlace(NamedTuple):
     low: int
     high: int
 
+    @property
+    def is_light(self) -> bool:
+        """The queue is an LMQ: its records belong to other topics."""
+        return self.queue.topic.startswith(LMQ_PREFIX)
+
 
 def places(audits: Mapping[QueueId, QueueAudit]) -> Iterator[LostMessagePlace]:
     """Yield queue offsets without a message in the log, by queue and offset."""
     for queue, audit in sorted(audits.items()):
-        if queue.topic.startswith(LMQ_PREFIX):
-            continue  # its records belong to other topics
         for hole in audit.missing():
             # more offsets than records fit there: a neighbour's offset is damaged
             if hole.end - hole.begin > (hole.high - hole.low) // SMALLEST:
@@ -197,7 +202,8 @@ def with_unreferenced(
     given: set[_Pair],
     forms: Forms,
 ) -> tuple[list[Fill], list[Unplaced]]:
-    """Return the fills with tombstones in place of fillers, and the messages without room.
+    """Return the fills with tombstones in place of fillers, and the messages without room, or in LMQs: these have no
+    tombstones of their own.
 
     known: other places that units name. given: pairs among the tombstones that no unit names (`with_own_queues`).
     """
@@ -206,6 +212,7 @@ def with_unreferenced(
         return [], unplaced
     queues = closed[0].lost.queues
     numbers = {queue: number for number, queue in reversed(list(enumerate(queues)))}
+    begins = sorted((fill.gap.begin, fill.gap.store_timestamp) for fill in closed)
     rooms = sorted(_rooms(closed, forms.smallest_filler), key=lambda room: room.begin)
     ends = [room.end for room in rooms]
     rows: list[list[Row]] = [[] for _ in closed]
@@ -214,6 +221,10 @@ def with_unreferenced(
     named = (fill.lost.take(~_among(fill.lost, given)) for fill in closed)
     for place in narrowed((p for p in wanted if (p.queue, p.queue_offset) not in given), (*known, *named)):
         topic = place.queue.topic
+        if place.is_light:
+            inside = begins[bisect_left(begins, (place.low,)) : bisect_left(begins, (place.high,))]
+            unplaced += [Unplaced(place.queue, place.queue_offset, time) for _, time in inside[:1]]
+            continue
         least = forms.smallest(topic)
         most = least + OFFSET_BYTES if topic == OP_TOPIC else forms.whole(topic)  # with the body of an op record
         low = max(place.low, reach.get(place.queue, 0))
@@ -327,7 +338,8 @@ def index_alone(
     more = [(len(places) - len(fill.lost), fill.guessed) for places, fill in zip(found, fills, strict=True)]
     # a tombstone at a guessed place may stand for the message of an item in another gap
     guessed = sum(min(most, -items) for items, most in more if items < 0)
-    count = max(0, sum(items for items, _ in more if items > 0) - guessed - len(unplaced))
+    without_room = sum(not place.queue.topic.startswith(LMQ_PREFIX) for place in unplaced)
+    count = max(0, sum(items for items, _ in more if items > 0) - guessed - without_room)
     if behind is None:
         return count
     end, newest = behind

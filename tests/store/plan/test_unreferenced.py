@@ -164,6 +164,21 @@ def test_a_tombstone_names_the_further_queues_of_its_record(name: str, tmp_path:
     assert positions_of(root, config) == before
 
 
+@pytest.mark.parametrize("name", ["4.9.7-lmq", "5.3.3-lmq"])
+def test_lost_messages_of_light_queues_without_units_are_counted(name: str, tmp_path: Path) -> None:
+    """Their queues are gone: the offsets before and behind tell how many, as their units would."""
+    root, config = light(name, tmp_path)
+    overwrite(root / "commitlog", 256 << 10, 2 * 4096, bytes(3 * 4096))
+    options = RecoveryOptions(Policy.KEEP, NOW, (name[:3],))
+    plans = [replan(Layout.open(root, config), name[:3], options)]
+    shutil.rmtree(root / "consumequeue")
+    plans.append(replan(Layout.open(root, config), name[:3], options))
+    by_units, by_offsets = (
+        {topic: count for topic, count in plan.lost.by_topic().items() if topic.startswith("%LMQ%")} for plan in plans
+    )
+    assert by_offsets and by_offsets == by_units
+
+
 def test_where_no_queue_lacks_it_a_filler_stands_for_it(tmp_path: Path) -> None:
     """Behind the last message nothing tells how many others a queue had: LMQs are lost messages alone."""
     root, config = light("5.3.3-lmq", tmp_path)
