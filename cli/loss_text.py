@@ -69,17 +69,22 @@ def _who(row: dict[str, Any]) -> str:
 def timer_lines(found: Recovery) -> list[str]:
     """Lines about what a start does to the index, to delayed messages and to waiting timed messages."""
     timers, items = found.prediction.timers, found.prediction.index_items_lost
+    again = found.prediction.again
     lines = []
     if items:
         lost = counted(items, "index item", form=",")
         lines = ["", f"{lost} would be lost: they are older than the part that is indexed again (B19)."]
-    if again := found.prediction.delayed_again:
-        delayed = counted(again, "delayed message", form=",")
-        they = "it was" if again == 1 else "they were"
+    if again.delayed_again:
+        delayed = counted(again.delayed_again, "delayed message", form=",")
+        they = "it was" if again.delayed_again == 1 else "they were"
         lines += ["", f"{delayed} would be delivered again: delayOffset.json does not have that {they} delivered."]
-    if again := found.prediction.popped_again:
-        came = counted(again, "message that came", "messages that came", form=",")
+    if again.popped_again:
+        came = counted(again.popped_again, "message that came", "messages that came", form=",")
         lines += ["", f"{came} back to POP consumers would come again: the position in the revive topic is older."]
+    if again.asked_again:
+        committed = counted(again.asked_again, "committed transaction", form=",")
+        lines += ["", f"{committed} would be asked about again: a start reads no op record of theirs."]
+        lines.append("If the producer says commit, their messages are delivered again.")
     if timers is None or timers.harmless:
         return lines
     why = f" ({', '.join(timers.bugs)})" if timers.bugs else ""

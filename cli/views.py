@@ -191,6 +191,10 @@ def _transactions_text(record: Record, common: Common) -> Iterator[str]:
         f"transactions: {record['open']:,} open, {record['committed']:,} committed,"
         f" {record['rolled_back']:,} rolled back, {record['given_up']:,} given up{unknown}"
     )
+    if again := record["asked_again"]:
+        are = "is" if again == 1 else "are"
+        why = "a start reads no op record of theirs; if the producer says commit, their messages are delivered again"
+        yield f"  {again:,} of the committed ones {are} asked about again: {why}"
     rows = [{**row, "old": (row["give_up_timestamp"] or now) < now} for row in record["transactions"]]
     if old := sum(row["old"] for row in rows):
         are, hours = "is" if old == 1 else "are", counted(record["file_reserved_hours"], "hour")

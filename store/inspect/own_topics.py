@@ -169,6 +169,11 @@ def unreliable(store: StoreReader) -> str:
     return store.queues_unread
 
 
+def is_next(store: StoreReader) -> bool:
+    """Whether a start is next, which goes on by the positions on disk: a running broker has newer ones. No slave does."""
+    return holder(store.layout.lock) in (None, os.getpid()) and not store.config.is_slave
+
+
 def scanned(store: StoreReader, topic: str, behind: int | None = None) -> Iterator[Batch]:
     """Yield the records of a topic by a scan of the log, without stale ones. behind: see `topic_records`."""
     for batch in store.good_records(behind):

@@ -12,7 +12,7 @@ open transactions, or reopen decided ones.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -47,7 +47,7 @@ from ..search.store import Note, StoreReader, silent
 from ..settings.generation import generation_of
 from ..settings.options import options_of
 from ..settings.read import read_progress
-from .own_topics import any_lacking, span, topic_records
+from .own_topics import any_lacking, is_next, span, topic_records
 
 _MOST_READ = 100_000
 """Limit of half messages and op records that are looked at one by one, in some seconds."""
@@ -71,7 +71,8 @@ class Transaction:
 
     positions: of its half records; the producer wrote the first one. checks: how often the broker had asked for a
     decision. in_rocksdb: its half messages have a topic of their own (spec 4.10), and are not given up for their age.
-    give_up_timestamp: of an open one; a check after that time gives it up.
+    give_up_timestamp: of an open one; a check after that time gives it up. asked_again: committed, but a start asks for
+    the decision again, and delivers the message a second time if that is a commit.
     """
 
     unique_key: str
@@ -86,6 +87,7 @@ class Transaction:
     checks: int = 0
     state: TransactionState = TransactionState.OPEN
     give_up_timestamp: int | None = None
+    asked_again: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """One row of `inspect --transactions`."""
@@ -105,6 +107,7 @@ class Transactions:
         """For `inspect --transactions`."""
         counts = {state.value: sum(row.state is state for row in self.rows) for state in TransactionState}
         asked = {"now": now_ms, "file_reserved_hours": self.reserved_hours}
+        counts["asked_again"] = sum(row.asked_again for row in self.rows)
         return {"type": "transactions", **asked, **counts, "transactions": [row.to_json() for row in self.rows]}
 
 
@@ -143,7 +146,10 @@ def transactions(store: StoreReader, note: Note) -> Transactions:
             row.state = TransactionState.UNKNOWN
     own = [row for row in found.values() if not row.in_rocksdb]
     queues = TransactionQueues(own, ops, _given_up_noted(store), _transaction_ends(store))
-    _hold_against_positions(queues, stored_positions(store), note)
+    at = stored_positions(store)
+    _hold_against_positions(queues, at, note)
+    for row in own if is_next(store) else ():
+        row.asked_again = row.state is TransactionState.COMMITTED and at.ask(row.offsets, ops.decided)
     for row in (row for row in own if row.state is TransactionState.OPEN):
         row.give_up_timestamp = give_up_ms(store, row.born_timestamp)
     return Transactions(sorted(found.values(), key=lambda row: row.positions[0]), hours)
@@ -163,12 +169,24 @@ class OpRecords:
     decided: dict[int, int] = field(default_factory=dict)
     lost: int = 0
 
+    def add(self, offset: int, body: bytes) -> None:
+        """Note what an op record decides. Each may be named again by a later one."""
+        for number in offsets_in(body):
+            self.decided[number] = min(offset, self.decided.get(number, offset))
+
 
 class TransactionPositions(NamedTuple):
     """The group's positions in the queues of half messages and of op records; None: at the begin of the queue."""
 
     half: int | None
     op: int | None
+
+    def ask(self, offsets: Iterable[int], decided: Mapping[int, int]) -> bool:
+        """Whether a broker asks for the decision of one of these half messages: it reads that, but no op record for it.
+        Brokers of 5.x write op records every three seconds. decided: see `OpRecords`.
+        """
+        half, op = self.half or 0, self.op or 0
+        return any(n >= half and decided.get(n, -1) < op for n in offsets)
 
 
 class TransactionQueues(NamedTuple):
@@ -344,8 +362,7 @@ def _op_records(store: StoreReader, note: Note) -> OpRecords:
         found.lost += int(lost.sum())
         columns = batch.columns
         for offset, body in zip(columns.ints("queue_offset").tolist(), columns.ragged("body").tolist(), strict=True):
-            for number in offsets_in(body):
-                found.decided[number] = min(offset, found.decided.get(number, offset))
+            found.add(offset, body)
     found.lost += max(0, missing) + units_lost_behind(store, OP_TOPIC)
     return found
 
@@ -391,3 +408,31 @@ def open_in_database(store: StoreReader) -> int:
         return 0
     open_ = (TransactionState.OPEN, TransactionState.UNKNOWN)
     return sum(row.in_rocksdb and row.state in open_ for row in transactions(store, silent).rows)
+
+
+def asked_again(store: StoreReader) -> int:
+    """Return how many committed transactions a start asks for again. Raises Unreadable."""
+    at = stored_positions(store)
+    first = _first_asked(store, at) if is_next(store) else None
+    found, ops, committed = dict[str, Transaction](), OpRecords(), set[int]()
+    for batch in () if first is None else store.good_records(first):
+        topic = batch.columns.ragged("topic")
+        _add(found, batch.take(topic.equals(utf8(HALF_TOPIC))), in_rocksdb=False)
+        for row in np.flatnonzero(topic.equals(utf8(OP_TOPIC))).tolist():
+            ops.add(int(batch.columns.ints("queue_offset")[row]), batch.columns.ragged("body")[row])
+        committed |= _commits(batch.columns)
+    return sum(at.ask(row.offsets, ops.decided) and not committed.isdisjoint(row.positions) for row in found.values())
+
+
+def _first_asked(store: StoreReader, at: TransactionPositions) -> int | None:
+    """Return the position of the first half message that a broker reads, or of one before it; None for no message."""
+    for directory in store.queues.of_topic(HALF_TOPIC):
+        with store.queues.open(HALF_TOPIC, directory.queue_id) as queue:
+            first, end = span(store, queue, None)
+            number = max(first, at.half or 0)
+            if number >= end and os.path.lexists(store.layout.abort):
+                number = end - 1  # the log may have more
+            unit = queue.unit(number) if first <= number < end else None
+        if unit is not None and unit.valid:
+            return unit.physical_offset
+    return None

@@ -203,6 +203,21 @@ class FileChange(NamedTuple):
         return {"path": self.path, "change": self.change, "from": self.begin, "to": self.end}
 
 
+class DeliveredAgain(NamedTuple):
+    """How many messages a start delivers again, since brokers write their progress every few seconds.
+
+    delayed_again: of delay levels, delivered after delayOffset.json was written. popped_again: POP consumers get them
+    although they came back. asked_again: committed, but the broker asks their producers again.
+    """
+
+    delayed_again: int = 0
+    popped_again: int = 0
+    asked_again: int = 0
+
+
+NOTHING_AGAIN = DeliveredAgain()
+
+
 class DatabaseEnds(NamedTuple):
     """The queues in a RocksDB after a start. row: the dispatch progress in the database."""
 
@@ -261,10 +276,8 @@ class Prediction:
     groups: GroupLoss = field(default_factory=lambda: GroupLoss({}))
     #: None without a timer.
     timers: TimerLoss | None = None
-    #: Messages of delay levels that were delivered after delayOffset.json was written; 0 if no recovery was asked for.
-    delayed_again: int = 0
-    #: Messages that POP consumers get again although they came back; 0 if no recovery was asked for.
-    popped_again: int = 0
+    #: Nothing if no recovery was asked for.
+    again: DeliveredAgain = NOTHING_AGAIN
     #: Of files that are deleted and rebuilt only in part.
     index_items_lost: int = 0
     #: The effect on config/; None if it was not looked at.
@@ -296,17 +309,17 @@ class Prediction:
         lost = (self.lost.messages, self.invisible.messages, self.unfired)
         return (not self.starts, *lost, self.forgets)
 
-    def with_config(self, config: ConfigStart, delayed_again: int, popped_again: int) -> Prediction:
+    def with_config(self, config: ConfigStart, again: DeliveredAgain) -> Prediction:
         """Return the prediction with the effect on config/: a broker that cannot load it does not start."""
         if not self.starts or not config.refuses:
-            again, popped = (delayed_again, popped_again) if self.starts else (0, 0)
-            return replace(self, config=config, delayed_again=again, popped_again=popped)
+            return replace(self, config=config, again=again if self.starts else self.again)
         return replace(self, config=config, outcome="refuses", reason=config.refuses)
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields of the JSON."""
-        row = {name: _json_of(value) for name, value in vars(self).items() if name not in ("left_out", "made_again")}
-        return {**row, "case": self.case.label}
+        apart = ("left_out", "made_again", "again")
+        row = {name: _json_of(value) for name, value in vars(self).items() if name not in apart}
+        return {**row, **self.again._asdict(), "case": self.case.label}
 
 
 def _json_of(value: Any) -> Any:

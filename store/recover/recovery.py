@@ -29,6 +29,7 @@ from ..index.read import sizes_of
 from ..inspect.own_topics import messages_delayed_again
 from ..inspect.pop import popped_again
 from ..inspect.timer_records import DeliveredTimers
+from ..inspect.transactions import asked_again
 from ..plan.database import opened_database
 from ..plan.gaps import Gap
 from ..plan.lost_messages import MOST, LostMessages, messages_of_rows, name_all
@@ -50,7 +51,7 @@ from ..start.outcome import Outcome
 from ..start.queue_stores import DIFFERS, queue_stores
 from ..start.simulate import all_outcomes, simulate
 from .cases import Case, CaseFacts, case_of
-from .predict import Prediction, StartedCompaction, prediction, queue_ends
+from .predict import NOTHING_AGAIN, DeliveredAgain, Prediction, StartedCompaction, prediction, queue_ends
 
 
 @dataclass(frozen=True)
@@ -482,16 +483,16 @@ def _recovery(
     predictions, may_fail, plan_case = list[Prediction](), list[Prediction](), None
     with StoreReader(layout) as store:
         delivered = DeliveredTimers(store)  # reads what all starts need of the log once
-        undelivered, again = partial(never_delivered, store), (0, 0)
+        undelivered, again = partial(never_delivered, store), NOTHING_AGAIN
         if options.applicable:
-            again = messages_delayed_again(store), popped_again(store)
+            again = DeliveredAgain(messages_delayed_again(store), popped_again(store), asked_again(store))
         for outcome, after, groups in watched:
             case = case_of(CaseFacts(snapshot, outcome, after, plan, interrupted is not None))
             found = prediction(outcome, after, groups, case, options.made_ms, delivered)
             if sum(other.profile == outcome.profile for other, *_ in watched) > 1:
                 found = replace(found, race=outcome.commit.value)
             ends = queue_ends(found, plan, snapshot)
-            found = found.with_config(config_start(layout, outcome.profile, ends, undelivered), *again)
+            found = found.with_config(config_start(layout, outcome.profile, ends, undelivered), again)
             (may_fail if _may_differ(outcome, watched) else predictions).append(found)
             if outcome.profile == main and plan_case is None:
                 plan_case = case

@@ -110,13 +110,13 @@ class _Tracer:
     def _played(self) -> Outcome | NextStart:
         return next_start(self._store, self._question.now_ms, self._version)
 
-    def _start(self, found: Trace) -> Outcome | NextStart:
+    def _start(self, found: Trace, *, may_change: bool) -> Outcome | NextStart:
         """Return the next start, simulated if it may change what is said of the message."""
         layout = self._store.layout
         missed = any(row.judgement.verdict is DeliveryVerdict.NOT_DISPATCHED for row in found.groups)
         harmed = missed or (found.for_all is not None and found.for_all.verdict in _HARMED)
         unclean = os.path.lexists(layout.abort) or holder(layout.lock) is not None
-        if self._question.start or harmed or unclean:
+        if self._question.start or harmed or unclean or may_change:
             return self._played
         why = "the broker was shut down; --next-start predicts the next start"
         return NextStart(Fate.NOT_PLAYED, why)
@@ -182,7 +182,7 @@ class _Tracer:
         found.topic, found.queue_id, found.queue_offset = family.place
         found.for_all = for_all(known)
         self._judge(found, known, units)
-        self._add_next(found, family, chosen or family.records[-1])
+        self._add_next(found, family, chosen or family.records[-1], waiting)
         return found
 
     def _answer(self, family: Family, message: Message) -> Trace:
@@ -256,21 +256,22 @@ class _Tracer:
     def _unit_of(self, message: Message) -> FoundUnit:
         return named(self._store, message, places_of(message)[0])
 
-    def _add_next(self, found: Trace, family: Family, message: Message) -> None:
+    def _add_next(self, found: Trace, family: Family, message: Message, waiting: Waiting) -> None:
         """Add the next start, and the commands that help. message: the one in its topic, or what stands for it.
 
         A start that keeps the record that was asked for may still lose `message`, or a retry that a group waits for.
         """
-        again = [awaited(family, row.group) for row in found.groups if row.judgement.verdict in _AGAIN]
-        records = {one.position: one for one in (family.given or message, message, *again) if one is not None}
-        start, harms = self._start(found), False
+        retries = [awaited(family, row.group) for row in found.groups if row.judgement.verdict in _AGAIN]
+        records = {one.position: one for one in (family.given or message, message, *retries) if one is not None}
+        again = self._comes_again(family) or waiting.asked_again()
+        start, harms = self._start(found, may_change=bool(again)), False
         if isinstance(start, NextStart):
             found.next_start = self._with_guess(start)
         else:
             units = [self._unit_of(one) for one in records.values()]
             fates = [fate_of(start, one.position, unit, one) for one, unit in zip(records.values(), units, strict=True)]
             fate = next((fate for fate in fates if fate.fate in _LOST), fates[0])
-            found.next_start = self._with_guess(fate._replace(reason=f"{fate.reason}{self._comes_again(family)}"))
+            found.next_start = self._with_guess(fate._replace(reason=f"{fate.reason}{again}"))
             harms = any(
                 unit.hidden_by is not None or (fate.fate in _LOST and unit.state is Naming.NAMES)
                 for fate, unit in zip(fates, units, strict=True)
@@ -331,7 +332,7 @@ class _Tracer:
             self._judge(found, known, [])
         elif question.group is not None:
             found.groups.append(GroupVerdict(question.group, judged, *place))
-        start = self._start(found)
+        start = self._start(found, may_change=False)
         found.next_start = self._with_guess(start if isinstance(start, NextStart) else fate_of(start, gone.position))
         found.next_commands = commands_of(found, place, store.layout, question.given)
         return found

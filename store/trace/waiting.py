@@ -15,6 +15,7 @@ from ...formats import message_properties as names
 from ...formats.delay_offset import FILE as DELAY_FILE
 from ...formats.op_record import offsets_in
 from ...formats.property_columns import PropertyItems
+from ...formats.sys_flag import TRANSACTION_MASK, SysFlag
 from ..broker.load_rules import undeliverable
 from ..broker.profiles import profile_of
 from ..broker.system_topics import HALF_TOPIC, HALTING_BROKERS, OP_TOPIC, ROCKSDB_HALF_TOPIC, TIMER_TOPIC
@@ -150,6 +151,20 @@ class Waiting:
         evidence.append(_record(f"an op record names half message {last.queue_offset}", op))
         reason = "its transaction was rolled back: it is decided, and there is no committed message"
         return Judgement(DeliveryVerdict.TRANSACTION, reason, tuple(evidence))
+
+    def asked_again(self) -> str:
+        """Return what a start does to a committed message if it asks for the decision again, else ""."""
+        chosen, halves = self._family.chosen, self._family.by_role[RecordRole.HALF]
+        halves = [half for half in halves if half.topic == HALF_TOPIC]
+        if not halves or chosen is None or chosen.sys_flag & TRANSACTION_MASK != SysFlag.COMMIT:
+            return ""
+        from ..inspect.own_topics import is_next
+        from ..inspect.transactions import stored_positions
+
+        decided = {offset: op.queue_offset for offset, op in self.ops.items()}
+        asks = stored_positions(self._store).ask([half.queue_offset for half in halves], decided)
+        why = "; it reads no op record of the transaction, asks the producer, and if that says commit"
+        return f"{why}, delivers the message again" if asks and is_next(self._store) else ""
 
     def _in_rocksdb(self, half: Message, evidence: list[Evidence]) -> Judgement:
         from ..queues.rocksdb_copy import database_loss

@@ -12,6 +12,7 @@ from mqstore.cli.options import Common
 from mqstore.cli.plan_text import ROWS
 from mqstore.cli.terminal import page_of
 from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.recover.predict import DeliveredAgain
 
 from .hostile import TEXTS
 
@@ -143,9 +144,10 @@ def test_what_a_plan_does_to_the_log_of_a_slave(role: str, policy: str, change: 
         assert ("reaches back to 86,598" in text) == (told and bool(lost))
 
 
-def prediction(items: int, delayed_again: int = 0, **timers: Any) -> Recovery:
+def prediction(items: int, delayed_again: int = 0, asked_again: int = 0, **timers: Any) -> Recovery:
     made = SimpleNamespace(**timers) if timers else None
-    start = SimpleNamespace(timers=made, index_items_lost=items, delayed_again=delayed_again, popped_again=0)
+    again = DeliveredAgain(delayed_again, asked_again=asked_again)
+    start = SimpleNamespace(timers=made, index_items_lost=items, again=again)
     return cast("Recovery", SimpleNamespace(prediction=start))
 
 
@@ -154,6 +156,7 @@ def test_timers_and_items_of_the_index() -> None:
     assert timer_lines(prediction(0)) == timer_lines(prediction(0, harmless=True)) == []
     assert "1,000 index items would be lost" in timer_lines(prediction(1000))[1]
     assert timer_lines(prediction(0, 1))[1].startswith("1 delayed message would be delivered again: delayOffset.json")
+    assert timer_lines(prediction(0, asked_again=2))[1].startswith("2 committed transactions would be asked about")
     all_of_it = {"pending": 2000, "never_fired": 1, "fired_twice": 2, "loops": 1, "stuck_at": 0}
     lines = timer_lines(prediction(0, harmless=False, bugs=("B1", "B2"), **all_of_it))
     assert lines[1] == "Timed messages, 2,000 of them waiting (B1, B2):"

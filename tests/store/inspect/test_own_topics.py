@@ -66,19 +66,19 @@ def test_what_a_killed_broker_delivered_and_did_not_note_comes_again(tmp_path: P
         (level,) = [level for level in delays(store, 0, silent).levels if level.level == 3]
         assert (level.pending, level.again) == (0, 1)
     found = analyze(Layout.open(root), "5.1")
-    assert found.prediction.delayed_again == 1
+    assert found.prediction.again.delayed_again == 1
     trace = run_here(["trace", str(root), key, "--next-start"]).stdout
     assert "its delay level delivers it again: delayOffset.json does not have that it was delivered" in trace
     path = root / "config" / "delayOffset.json"
     path.write_text(path.read_text().replace("3:7", "3:8"))
-    assert analyze(Layout.open(root), "5.1").prediction.delayed_again == 0
+    assert analyze(Layout.open(root), "5.1").prediction.again.delayed_again == 0
     assert "delivers it again" not in run_here(["trace", str(root), key, "--next-start"]).stdout
 
 
 def test_queues_in_a_rocksdb_that_a_kill_has_left_behind(tmp_path: Path) -> None:
     """The real restart delivered one message a second time."""
     root = unpack("5.5.0-rocksdb-killed", tmp_path)
-    assert analyze(Layout.open(root), "5.5").prediction.delayed_again == 1
+    assert analyze(Layout.open(root), "5.5").prediction.again.delayed_again == 1
 
 
 @pytest.mark.parametrize(("offsets", "count"), [('{"offsetTable":{18:0}}', 21), ('{"offsetTable":{}}', 21), (None, 21)])
@@ -89,7 +89,7 @@ def test_levels_that_begin_anew_come_again(offsets: str | None, count: int, tmp_
         path.unlink()
         if offsets is not None:
             path.write_text(offsets)
-    assert analyze(Layout.open(root), "5.1").prediction.delayed_again == count
+    assert analyze(Layout.open(root), "5.1").prediction.again.delayed_again == count
     with StoreReader(root) as store:
         assert sum(level.again for level in delays(store, 0, silent).levels) == count
 
@@ -98,9 +98,9 @@ def test_delayed_messages_come_again_whatever_the_queues_have_lost(tmp_path: Pat
     """A start makes the queues of the log; a slave delivers nothing."""
     root = unpack("5.1.4-killed", tmp_path)
     shutil.rmtree(root / "consumequeue" / "SCHEDULE_TOPIC_XXXX")
-    assert analyze(Layout.open(root), "5.1").prediction.delayed_again == 1
+    assert analyze(Layout.open(root), "5.1").prediction.again.delayed_again == 1
     slave = BrokerConfig({"brokerRole": "SLAVE"})
-    assert analyze(Layout.open(root, slave), "5.1").prediction.delayed_again == 0
+    assert analyze(Layout.open(root, slave), "5.1").prediction.again.delayed_again == 0
     with StoreReader(root, slave) as store:
         assert sum(level.again for level in delays(store, 0, silent).levels) == 0
 

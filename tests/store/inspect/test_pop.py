@@ -247,15 +247,15 @@ def test_a_revive_queue_is_read_on_behind_the_position_of_its_group(tmp_path: Pa
 def test_what_came_back_comes_again_where_the_position_is_older(tmp_path: Path) -> None:
     """Of two queues the last check point, whose message came back, is read again; no slave reads it."""
     root = unpack("5.5.0-pop", tmp_path)
-    assert analyze(Layout.open(root), "5.5").prediction.popped_again == 0
+    assert analyze(Layout.open(root), "5.5").prediction.again.popped_again == 0
     path = root / "config" / "consumerOffset.json"
     content = read_json(path) or {}
     row = content["offsetTable"][f"{formats.REVIVE_TOPIC}TestCluster@{formats.REVIVE_GROUP}"]
     row[0], row[2] = row[0] - 1, row[2] - 1
     path.write_bytes(json_bytes(content))
-    assert analyze(Layout.open(root), "5.5").prediction.popped_again == 2
+    assert analyze(Layout.open(root), "5.5").prediction.again.popped_again == 2
     for option in ({"brokerRole": "SLAVE"}, {"timerWheelEnable": "false"}):
-        assert analyze(Layout.open(root, BrokerConfig(option)), "5.5").prediction.popped_again == 0
+        assert analyze(Layout.open(root, BrokerConfig(option)), "5.5").prediction.again.popped_again == 0
 
 
 def test_without_retry_topics_nothing_is_known(tmp_path: Path) -> None:

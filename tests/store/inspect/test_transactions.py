@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from mqstore.formats.consume_queue import UNIT_BYTES
-from mqstore.store.broker.system_topics import OP_TOPIC
+from mqstore.store.broker.system_topics import HALF_TOPIC, OP_TOPIC, TRANSACTION_GROUP
+from mqstore.store.broker.topics import json_bytes, read_json
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.file_queue import file_name
 from mqstore.store.disk.files import Files
@@ -28,6 +29,9 @@ from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.recover.recovery import analyze
 from mqstore.store.search.store import StoreReader, silent
 from mqstore.store.session.apply import apply
+from mqstore.store.trace import waiting
+from mqstore.store.trace.locate import TraceTarget
+from mqstore.store.trace.trace import TraceQuestion, trace
 from mqstore.store.verify.run import verify
 
 from ...cli.datadriven import run_here
@@ -86,6 +90,34 @@ def test_what_lost_op_records_decided_the_broker_has_passed(tmp_path: Path, monk
     assert [note.partition(" as rolled back")[0] for note in notes] == [
         "transactions: 10 op records are lost or damaged: 4 transactions count"
     ]
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_committed_transactions_that_a_start_asks_for_again(
+    named: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A real 5.3.3 asked for all whose op records it had not written when it was killed, or had passed, and delivered
+    the messages again: no op record from its position on names their half messages.
+    """
+    root = unpack("5.3.3-clean", tmp_path)
+    path = root / "config" / "consumerOffset.json"
+    half = f"{HALF_TOPIC}@{TRANSACTION_GROUP}"
+    assert analyze(Layout.open(root), "5.3").prediction.again.asked_again == 0
+    content = read_json(path) or {}
+    content["offsetTable"][half] = {0: 0}
+    if not named:
+        content["offsetTable"][f"{OP_TOPIC}@{TRANSACTION_GROUP}"] = {0: 0}
+        monkeypatch.setattr(module, "offsets_in", lambda _: set())
+        monkeypatch.setattr(waiting, "offsets_in", lambda _: set())
+    path.write_bytes(json_bytes(content))
+    with StoreReader(root) as store:
+        rows = [row for row in transactions(store, silent).rows if row.state is TransactionState.COMMITTED]
+        assert rows and all(row.asked_again for row in rows)
+        found = next(trace(store, TraceQuestion(TraceTarget(rows[0].unique_key), 0), silent))
+        assert found.next_start and "asks the producer" in found.next_start.reason
+    assert analyze(Layout.open(root), "5.3").prediction.again.asked_again == len(rows)
+    slave = BrokerConfig({"brokerRole": "SLAVE"})
+    assert analyze(Layout.open(root, slave), "5.3").prediction.again.asked_again == 0
 
 
 def test_transactions_in_a_rocksdb_are_those_that_were_sent(tmp_path: Path) -> None:
