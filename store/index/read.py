@@ -12,7 +12,6 @@ can, and the last item's slot names it. `Sizes` has the sizes of all files (`dis
 from __future__ import annotations
 
 import os
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -35,7 +34,7 @@ from ...formats.index_file import (
 from ..disk.broker_conf import BrokerConfig
 from ..disk.byte_reader import Closing, Unread, failed, fill_any, next_data, note, refusing, unread_of, whole_units
 from ..disk.compressed import open_any, plain_name
-from ..disk.file_queue import OPEN_FILES, ForeignEntry, is_file, is_zero
+from ..disk.file_queue import ForeignEntry, is_file, is_zero
 from ..disk.layout import Layout
 from ..disk.sizes import Size, commit_log_size, consume_queue_size, timer_log_size
 from ..errors import UnreadableRange, from_os_error
@@ -102,24 +101,13 @@ class IndexFile(Closing):
     broker's memory map.
     """
 
-    def __init__(
-        self, path: str | os.PathLike[str], geometry: Geometry, opened: deque[IndexFile] | None = None
-    ) -> None:
-        """opened: the files of one index that are open, which stay few; the first of them is closed for this one."""
+    def __init__(self, path: str | os.PathLike[str], geometry: Geometry) -> None:
         self.path = os.fspath(path)
         self.slots, self.items = geometry
-        self._opened = opened
 
     @cached_property
     def _descriptor(self) -> int:
-        """A descriptor, valid until another file of the index is read. Raises Missing, Unreadable."""
-        if self._opened is None:
-            return open_any(self.path)
-        if len(self._opened) >= OPEN_FILES:
-            self._opened[0].close()
-        descriptor = open_any(self.path)
-        self._opened.append(self)
-        return descriptor
+        return open_any(self.path)
 
     def _read(self, offset: int, size: int) -> bytes:
         """Bytes of the file; zeros behind its end. Raises UnreadableRange, Unreadable."""
@@ -345,15 +333,12 @@ class IndexFile(Closing):
 
     def close(self) -> None:
         """Close the file; a later read opens it again."""
-        if self._opened and self in self._opened:
-            self._opened.remove(self)
         if (descriptor := self.__dict__.pop("_descriptor", None)) is not None:
             os.close(descriptor)
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the descriptor: a copy opens the file itself, since the number may mean another file there."""
-        kept = {name: value for name, value in self.__dict__.items() if name != "_descriptor"}
-        return kept | {"_opened": None}
+        return {name: value for name, value in self.__dict__.items() if name != "_descriptor"}
 
     def __del__(self) -> None:
         self.close()
@@ -403,8 +388,7 @@ class Index(Closing):
         paths, foreign = _list_files(os.fspath(directory))
         slots, items = _geometry(paths, config)
         geometry = Geometry(slots.value, items.value)
-        opened = deque[IndexFile]()
-        return cls([_open_file(path, geometry, opened) for path in paths], foreign)
+        return cls([_open_file(path, geometry) for path in paths], foreign)
 
     def query(
         self,
@@ -540,13 +524,13 @@ def _own_geometry(path: str, usual: Geometry) -> Geometry | None:
             return None
 
 
-def _open_file(path: str, usual: Geometry, opened: deque[IndexFile]) -> IndexFile:
+def _open_file(path: str, usual: Geometry) -> IndexFile:
     """Open a file with the store's geometry, or with its own if its length differs."""
-    file = IndexFile(path, usual, opened)
+    file = IndexFile(path, usual)
     if file.size == file_size(*usual):
         return file
     file.close()
-    return IndexFile(path, _own_geometry(path, usual) or usual, opened)
+    return IndexFile(path, _own_geometry(path, usual) or usual)
 
 
 class Sizes(NamedTuple):

@@ -14,7 +14,6 @@ from mqstore.formats import hashing
 from mqstore.formats.hashing import index_hash
 from mqstore.formats.index_file import HEADER, ITEM, SLOT, file_size, items_offset, slots_offset
 from mqstore.store.disk.broker_conf import BrokerConfig
-from mqstore.store.disk.file_queue import OPEN_FILES
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import Unreadable
 from mqstore.store.index.read import Answer, Geometry, Index, IndexFile, open_index_file, sizes_of
@@ -216,20 +215,6 @@ def test_a_file_that_does_not_tell_is_as_those_beside_it(tmp_path: Path) -> None
     other.unlink()
     with open_index_file(broken) as opened:
         assert opened.slots != SLOTS
-
-
-def test_few_files_are_open_at_a_time(tmp_path: Path) -> None:
-    """A store may have more index files than a process may open; each is opened again when it is read."""
-    count = OPEN_FILES + 3
-    for number in range(count):
-        write_index(tmp_path / "index", [(1, 100 + number)]).rename(tmp_path / "index" / f"2026010100001{number:04}")
-    config = BrokerConfig({"maxHashSlotNum": str(SLOTS), "maxIndexNum": str(ITEMS)})
-    before = sum(1 for _ in Path("/proc/self/fd").iterdir())
-    with Index.open(tmp_path / "index", config) as index:
-        for _ in range(2):
-            assert [file.item(1).physical_offset for file in index.files] == [100 + n for n in range(count)]
-        assert sum(1 for _ in Path("/proc/self/fd").iterdir()) == before + OPEN_FILES
-    assert sum(1 for _ in Path("/proc/self/fd").iterdir()) == before
 
 
 @pytest.mark.parametrize("copied", COPIES)
