@@ -219,8 +219,8 @@ class LoadedQueueFile(LoadedFile):
         if not self.added:
             self.added_at = self.wrote
         elif self.added_at + sum(map(len, self.added)) * self.dtype.itemsize != self.wrote:
-            keep = self.read(self.added_at // self.dtype.itemsize, (self.wrote - self.added_at) // self.dtype.itemsize)
-            self.added = [keep]
+            self.added_at, size = min(self.added_at, self.wrote), self.dtype.itemsize
+            self.added = [self.read(self.added_at // size, (self.wrote - self.added_at) // size)]
         self.added.append(units)
         self.wrote += len(units) * self.dtype.itemsize
 

@@ -8,11 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 from shutil import copytree, rmtree
 
+import numpy as np
 import pytest
 
+from mqstore.formats.consume_queue import UNIT_BYTES
 from mqstore.formats.derive import offset_of
 from mqstore.formats.dledger import BLANK, HEAD, HEADER_BYTES, MAGIC_BLANK
-from mqstore.formats.dledger_index import UNIT_BYTES
+from mqstore.formats.dledger_index import UNIT_BYTES as INDEX_UNIT_BYTES
 from mqstore.store.broker.load_rules import Refusal, load_files
 from mqstore.store.broker.profiles import DLEDGER_LOAD, profile_of
 from mqstore.store.broker.snapshot import Snapshot
@@ -131,7 +133,7 @@ def test_an_index_that_is_lost_is_written_anew(root: Path) -> None:
     index = root / "dledger-n0" / "index" / f"{0:020d}"
     number = in_last_files(root)[0]
     with index.open("r+b") as file:
-        file.seek(number * UNIT_BYTES + 4)
+        file.seek(number * INDEX_UNIT_BYTES + 4)
         file.write(b"\xff")
     assert walked(root).rewritten == number
     with index.open("r+b") as file:
@@ -170,3 +172,22 @@ def test_queues_are_cut_with_the_log(root: Path) -> None:
     assert outcome.queues
     for queue in outcome.queues.values():
         assert queue.max_physical <= starts[number]
+
+
+def test_queues_cut_before_what_was_just_dispatched_get_all_units_again(root: Path) -> None:
+    """A leader killed under load: its last units are not written yet, and its checkpoint is older than the end at which
+    a crash cuts the queues (B9).
+    """
+    files_of(root)[-1].unlink()
+    (root / "dledger-n0" / "checkpoint").unlink()
+    queues = simulate(Snapshot.of(Layout.open(root)), profile_of("5.3")).queues
+    wanted = {key: queue.units_at(np.arange(queue.max_offset)).tobytes() for key, queue in queues.items()}
+    for queue in queues.values():
+        file = queue.files[-1]
+        assert file.entry is not None
+        with Path(file.entry.path).open("r+b") as stream:
+            stream.seek(file.wrote - UNIT_BYTES)
+            stream.write(bytes(file.entry.size - file.wrote + UNIT_BYTES))
+    (root / "abort").touch()
+    again = simulate(Snapshot.of(Layout.open(root)), profile_of("5.3")).queues
+    assert {key: queue.units_at(np.arange(queue.max_offset)).tobytes() for key, queue in again.items()} == wanted
