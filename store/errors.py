@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from os import PathLike, fspath
 from pathlib import Path
@@ -19,22 +19,35 @@ class StoreError(Exception):
     """Base of all errors of the library.
 
     message: what happened. path: the file or directory. offset: the byte position in that file, or the physical offset
-    if no single file is meant. hint: what the user can do. store: of several stores, the one that cannot be read to its
-    end.
+    if no single file is meant. hint: what the user can do, or a function that finds it when it is wanted. store: of
+    several stores, the one that cannot be read to its end.
 
     >>> str(StoreError("cannot read", path="/s/abort", hint="check the permissions"))
     'cannot read: /s/abort; check the permissions'
     """
 
     def __init__(
-        self, message: str, *, path: str | PathLike[str] | None = None, offset: int | None = None, hint: str = ""
+        self,
+        message: str,
+        *,
+        path: str | PathLike[str] | None = None,
+        offset: int | None = None,
+        hint: str | Callable[[], str] = "",
     ) -> None:
         super().__init__(message)
         self.message = message
         self.path = None if path is None else fspath(path)
         self.offset = offset
-        self.hint = hint
+        self._hint = hint
         self.store: str | None = None
+
+    @property
+    def hint(self) -> str:
+        return self._hint if isinstance(self._hint, str) else self._hint()
+
+    @hint.setter
+    def hint(self, hint: str) -> None:
+        self._hint = hint
 
     def __str__(self) -> str:
         text = self.message

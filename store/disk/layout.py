@@ -11,7 +11,7 @@ import os
 import re
 import stat
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -577,11 +577,14 @@ def has_queues_of(consume_queue: str | os.PathLike[str], topic: str) -> bool:
 
 
 def no_topic(consume_queue: str | os.PathLike[str], topic: str) -> NotFound:
-    """The error for a topic without queues, with a similar name as a hint."""
+    """The error for a topic without queues. Its hint compares many names, and most such errors nobody sees."""
     path = os.fspath(consume_queue)
+    return NotFound(f"no such topic: {topic}", path=path, hint=partial(_similar_topic, path, topic))
+
+
+def _similar_topic(path: str, topic: str) -> str:
     hint = did_you_mean(topic, _directories_in(path).keys() - {topic}, "mqstore inspect lists the topics")
-    hint += "; if the topic was deleted, mqstore dump --topic shows what the log still has of it"
-    return NotFound(f"no such topic: {topic}", path=path, hint=hint)
+    return hint + "; if the topic was deleted, mqstore dump --topic shows what the log still has of it"
 
 
 def _directories_in(parent: str) -> dict[str, str]:

@@ -19,6 +19,14 @@ def test_says_what_where_and_what_to_do() -> None:
     assert str(StoreError("no record")) == "no record"
 
 
+def test_a_hint_that_takes_time_is_found_when_it_is_wanted() -> None:
+    """Of a thousand topics without queues nobody wants to know which name is similar."""
+    asked: list[int] = []
+    error = StoreError("no such topic: ordres", hint=lambda: asked.append(1) or "did you mean orders?")
+    assert not asked
+    assert str(error) == "no such topic: ordres; did you mean orders?" and asked
+
+
 def test_is_one_line_whatever_the_path_holds() -> None:
     text = str(StoreError("cannot read", path="/s/a\nb\x1b[31m\udc80"))
     assert text == "cannot read: /s/a\\nb\\x1b[31m\\udc80"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import pickle
 import re
 from pathlib import Path
 
 import pytest
 
+from mqstore.store.disk import layout as layout_module
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.file_queue import file_name
 from mqstore.store.disk.layout import Layout, queue_directory
@@ -258,3 +260,12 @@ def test_a_dledger_log_of_one_of_several_nodes(
     config = BrokerConfig({"dLegerPeers": peers} if peers else {})
     layout = Layout.of(tmp_path, config)
     assert (layout.has_peers, layout.follows_master, layout.master) == (expected, expected, "leader")
+
+
+def test_names_of_topics_are_compared_only_for_a_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where many directories are missing, `verify` meets this error once a queue."""
+    asked: list[str] = []
+    monkeypatch.setattr(layout_module, "did_you_mean", lambda topic, *_: asked.append(topic) or "did you mean orders?")
+    error = pickle.loads(pickle.dumps(layout_module.no_topic(tmp_path, "ordres")))
+    assert not asked
+    assert str(error).startswith(f"no such topic: ordres: {tmp_path}; did you mean orders?; if the topic was deleted")
