@@ -20,7 +20,7 @@ from errno import EIO
 from typing import IO, Any, NamedTuple, TypeAlias, cast
 
 from ..errors import FULL, LimitExceeded, NoSpace, Unreadable, os_errors
-from .byte_reader import COMPRESSED, data_ranges, fill, fill_any, note, open_regular, opened, read, read_at
+from .byte_reader import COMPRESSED, Closing, data_ranges, fill, fill_any, note, open_regular, opened, read, read_at
 
 KEPT_BYTES = 4 << 30
 KEPT_FILES = 64
@@ -54,6 +54,41 @@ class _UnpackedFile(NamedTuple):
 _claims: dict[Hashable, tuple[str, int | None]] = {}
 _known: dict[Hashable, Plain] = {}
 _kept: OrderedDict[Hashable, _UnpackedFile] = OrderedDict()
+
+
+class OpenFiles(Closing):
+    """Descriptors of up to `most` files, by path. A copy for another process has none: their numbers may mean other
+    files there.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._opened: OrderedDict[str, int] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._opened)
+
+    def descriptor(self, path: str, open_file: Callable[[], int]) -> int:
+        """The descriptor of a file, which `open_file` opens if it is not open; valid until another one is asked for."""
+        descriptor = self._opened.get(path)
+        if descriptor is None:
+            if len(self._opened) >= self._most:
+                os.close(self._opened.popitem(last=False)[1])
+            descriptor = self._opened[path] = open_file()
+        else:
+            self._opened.move_to_end(path)
+        return descriptor
+
+    def close(self, path: str | None = None) -> None:
+        """Close all files, or the one at `path`."""
+        for each in list(self._opened) if path is None else {path} & self._opened.keys():
+            os.close(self._opened.pop(each))
+
+    def __reduce__(self) -> tuple[type[OpenFiles], tuple[int]]:
+        return OpenFiles, (self._most,)
+
+    def __del__(self) -> None:
+        self.close()
 
 
 class PackedFile:

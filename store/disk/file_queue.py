@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left, bisect_right
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
 from itertools import pairwise
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..counted import counted
 from ..errors import Missing, UnreadableRange, from_os_error
@@ -28,6 +28,7 @@ from . import byte_reader
 from .byte_reader import Closing, Unread
 from .compressed import (
     AnyPacked,
+    OpenFiles,
     Plain,
     claimed_size,
     is_compressed,
@@ -390,45 +391,24 @@ class MappedFileQueue(Closing):
         return file.start < self.gone_before
 
     @cached_property
-    def _descriptors(self) -> OrderedDict[str, int]:
-        return OrderedDict()
+    def _descriptors(self) -> OpenFiles:
+        return OpenFiles(OPEN_FILES)
 
     @cached_property
-    def _plain_descriptors(self) -> OrderedDict[str, int]:
+    def _plain_descriptors(self) -> OpenFiles:
         """Descriptors of the unpacked content of compressed files."""
-        return OrderedDict()
+        return OpenFiles(OPEN_PLAIN)
 
     def descriptor(self, file: MappedFile) -> int:
         """An open descriptor of the file, valid until another file is read. Raises Missing, Unreadable."""
         if file.compressed:
-            opened, most = self._plain_descriptors, OPEN_PLAIN
-        else:
-            opened, most = self._descriptors, OPEN_FILES
-        descriptor = opened.get(file.path)
-        if descriptor is None:
-            if len(opened) >= most:
-                os.close(opened.popitem(last=False)[1])
-            descriptor = opened[file.path] = open_plain(self.packed(file)) if file.compressed else _open(file)
-        else:
-            opened.move_to_end(file.path)
-        return descriptor
+            return self._plain_descriptors.descriptor(file.path, lambda: open_plain(self.packed(file)))
+        return self._descriptors.descriptor(file.path, lambda: _open(file))
 
     def close(self) -> None:
         """Close the files; a later read opens them again."""
-        for opened in (self._descriptors, self._plain_descriptors):
-            while opened:
-                os.close(opened.popitem()[1])
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave out descriptors: in the process that gets the copy their numbers may mean other files."""
-        return {name: value for name, value in self.__dict__.items() if name not in _DESCRIPTORS}
-
-    def __del__(self) -> None:
-        if self.__dict__.keys() & _DESCRIPTORS:
-            self.close()
-
-
-_DESCRIPTORS = {"_descriptors", "_plain_descriptors"}
+        self._descriptors.close()
+        self._plain_descriptors.close()
 
 
 def still(room: memoryview, position: int, stop: int) -> None:

@@ -15,7 +15,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...formats.fixed import tuple_of
 from ...formats.hashing import java_integer
@@ -33,8 +33,8 @@ from ...formats.index_file import (
 )
 from ..disk.broker_conf import BrokerConfig
 from ..disk.byte_reader import Closing, Unread, failed, fill_any, next_data, note, refusing, unread_of, whole_units
-from ..disk.compressed import open_any, plain_name
-from ..disk.file_queue import ForeignEntry, is_file, is_zero
+from ..disk.compressed import OpenFiles, open_any, plain_name
+from ..disk.file_queue import OPEN_FILES, ForeignEntry, is_file, is_zero
 from ..disk.layout import Layout
 from ..disk.sizes import Size, commit_log_size, consume_queue_size, timer_log_size
 from ..errors import UnreadableRange, from_os_error
@@ -98,16 +98,17 @@ class IndexFile(Closing):
     """An index file opened for reading; a context manager.
 
     Uses the given numbers of slots and items; see `find_geometry`. What a short file lacks reads as zeros, as in a
-    broker's memory map.
+    broker's memory map. opened: the open files of an index, which may have more than a process may open.
     """
 
-    def __init__(self, path: str | os.PathLike[str], geometry: Geometry) -> None:
+    def __init__(self, path: str | os.PathLike[str], geometry: Geometry, opened: OpenFiles | None = None) -> None:
         self.path = os.fspath(path)
         self.slots, self.items = geometry
+        self._opened = OpenFiles(1) if opened is None else opened
 
-    @cached_property
+    @property
     def _descriptor(self) -> int:
-        return open_any(self.path)
+        return self._opened.descriptor(self.path, lambda: open_any(self.path))
 
     def _read(self, offset: int, size: int) -> bytes:
         """Bytes of the file; zeros behind its end. Raises UnreadableRange, Unreadable."""
@@ -333,15 +334,7 @@ class IndexFile(Closing):
 
     def close(self) -> None:
         """Close the file; a later read opens it again."""
-        if (descriptor := self.__dict__.pop("_descriptor", None)) is not None:
-            os.close(descriptor)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Without the descriptor: a copy opens the file itself, since the number may mean another file there."""
-        return {name: value for name, value in self.__dict__.items() if name != "_descriptor"}
-
-    def __del__(self) -> None:
-        self.close()
+        self._opened.close(self.path)
 
 
 EVER_MS = -(1 << 64), 1 << 64
@@ -388,7 +381,8 @@ class Index(Closing):
         paths, foreign = _list_files(os.fspath(directory))
         slots, items = _geometry(paths, config)
         geometry = Geometry(slots.value, items.value)
-        return cls([_open_file(path, geometry) for path in paths], foreign)
+        opened = OpenFiles(OPEN_FILES)
+        return cls([_open_file(path, geometry, opened) for path in paths], foreign)
 
     def query(
         self,
@@ -524,13 +518,12 @@ def _own_geometry(path: str, usual: Geometry) -> Geometry | None:
             return None
 
 
-def _open_file(path: str, usual: Geometry) -> IndexFile:
-    """Open a file with the store's geometry, or with its own if its length differs."""
-    file = IndexFile(path, usual)
+def _open_file(path: str, usual: Geometry, opened: OpenFiles) -> IndexFile:
+    """A file with the store's geometry, or with its own if its length differs."""
+    file = IndexFile(path, usual, opened)
     if file.size == file_size(*usual):
         return file
-    file.close()
-    return IndexFile(path, _own_geometry(path, usual) or usual)
+    return IndexFile(path, _own_geometry(path, usual) or usual, opened)
 
 
 class Sizes(NamedTuple):

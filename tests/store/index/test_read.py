@@ -14,6 +14,7 @@ from mqstore.formats import hashing
 from mqstore.formats.hashing import index_hash
 from mqstore.formats.index_file import HEADER, ITEM, SLOT, file_size, items_offset, slots_offset
 from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.disk.file_queue import OPEN_FILES
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import Unreadable
 from mqstore.store.index.read import Answer, Geometry, Index, IndexFile, open_index_file, sizes_of
@@ -229,3 +230,16 @@ def test_a_copy_opens_its_own_file(copied: Callable[[IndexFile], IndexFile], tmp
     assert mine.item(1).physical_offset == 100
     del mine
     assert other.item(1).physical_offset == 200
+
+
+def test_an_index_of_many_files_keeps_few_open(tmp_path: Path) -> None:
+    """A process may not open as many files as an index can have."""
+    for number in range(2 * OPEN_FILES):
+        write_index(tmp_path, [(1, number)]).rename(tmp_path / f"{number:017d}")
+    descriptors = Path("/proc/self/fd")
+    before = len(list(descriptors.iterdir()))
+    with Index.open(tmp_path, BrokerConfig({"maxHashSlotNum": str(SLOTS), "maxIndexNum": str(ITEMS)})) as index:
+        for _ in range(2):
+            assert [file.item(1).physical_offset for file in index.files] == list(range(2 * OPEN_FILES))
+        assert len(list(descriptors.iterdir())) <= before + OPEN_FILES
+    assert len(list(descriptors.iterdir())) == before
