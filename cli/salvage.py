@@ -83,10 +83,10 @@ def salvage(
 
     File names and file systems do not matter: a record is found by its magic code, and proven by its own lengths
     and checksums. Identical copies of a record count once. If two different records claim the same place, both are
-    kept, the second in DIR/conflicts. A record header without its body is listed; nothing is guessed.
-    DIR/manifest.ndjson says for each record where it came from and what is proven. Images are only read. If an
-    image is a device, DIR must be on another disk. Links in a directory are followed; a broken link is named on
-    stderr.
+    kept, the second in DIR/conflicts; of two DLedger entries this is the one of the earlier leader. A record header
+    without its body is listed; nothing is guessed. DIR/manifest.ndjson says for each record where it came from and
+    what is proven. Images are only read. If an image is a device, DIR must be on another disk. Links in a directory
+    are followed; a broken link is named on stderr.
 
     DIR gets one log, with either layout. A store and its replica have the same records at the same places and can be
     named together. The logs of other brokers claim the same places for other records: they would be mixed, and the

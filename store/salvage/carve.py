@@ -25,8 +25,10 @@ import numpy as np
 
 from ...formats.blank import BLANK, MAGIC_BLANK
 from ...formats.commit_log import HEAD, PLAIN
-from ...formats.derive import Columns, decode, decode_one
-from ...formats.derive.ragged import Bytes, Flags, Ints
+from ...formats.derive import Columns, decode, decode_one, dtype_of
+from ...formats.derive.ragged import Bytes, Flags, Ints, overlapping
+from ...formats.dledger import HEAD as ENTRY_HEAD
+from ...formats.dledger import HEADER_BYTES, MAGIC_ENTRY
 from ...formats.message import BYTES_AROUND_BODY_MAX, MESSAGE, PROPERTIES_BYTES_MAX, SMALLEST
 from ..broker.system_topics import ROCKSDB_HALF_TOPIC
 from ..log.scan import WINDOW_BYTES
@@ -345,6 +347,7 @@ def _forget(cuts: list[Fragment], found: Carved) -> None:
 
 
 _FEW = 16
+_ENTRY_HEAD = dtype_of(ENTRY_HEAD)
 _FREE, _SAME, _OTHER = 0, 1, 2
 
 
@@ -360,10 +363,11 @@ def arrange(runs: list[SalvageRun], sources: Sources, accepted: Grade) -> Arrang
     """Sort runs into layers. accepted: the worst grade that the log takes.
 
     The best and longest runs come first: of two records that claim a place, the one with more records around it is
-    likelier to belong there. Raises Unreadable.
+    likelier to belong there. Of two DLedger entries the one of the later leader does: the group has given up the other.
+    Raises Unreadable.
     """
     found = Arranged()
-    for run in sorted(runs, key=_rank):
+    for run in sorted(runs, key=lambda run: _rank(run, sources)):
         aside = run.odd or run.grade > accepted
         _place(run, 1 if aside else 0, found, sources)
     for layer in found.layers:
@@ -373,10 +377,21 @@ def arrange(runs: list[SalvageRun], sources: Sources, accepted: Grade) -> Arrang
     return found
 
 
-def _rank(run: SalvageRun) -> tuple[int, ...]:
+def _rank(run: SalvageRun, sources: Sources) -> tuple[int, ...]:
     """Sort key: the best first, then roughly the longest; all runs of few records count the same."""
     few = run.records < _FEW
-    return run.grade, run.odd, 0 if few else -run.length.bit_length(), run.source, run.at
+    length = 0 if few else -run.length.bit_length()
+    return run.grade, run.odd, length, -_term(run, sources), run.source, run.at
+
+
+def _term(run: SalvageRun, sources: Sources) -> int:
+    """Term of the leader that has sent the DLedger entry around a record; 0 of a record that is in none."""
+    if run.records > 1 or min(run.at, run.position) < HEADER_BYTES:
+        return 0  # each entry has a head, so that its record is a run
+    data = sources[run.source].bytes_at(run.at - HEADER_BYTES, HEADER_BYTES)
+    head = overlapping(np.frombuffer(data, np.uint8), _ENTRY_HEAD)[:1]
+    own = len(head) and int(head["magic"][0]) == MAGIC_ENTRY and int(head["body_length"][0]) == run.length
+    return int(head["term"][0]) if own and int(head["pos"][0]) == run.position - HEADER_BYTES else 0
 
 
 def _place(run: SalvageRun, number: int, found: Arranged, sources: Sources) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from mqstore.formats.dledger import ENTRY, HEADER_BYTES, MAGIC_ENTRY
 from mqstore.formats.hashing import crc31
 from mqstore.formats.message_properties import DELAY, INNER_MULTI_DISPATCH, INNER_MULTI_QUEUE_OFFSET
 from mqstore.store.broker.profiles import RecordRules
@@ -183,3 +184,17 @@ def test_a_source_is_named_as_it_is_called(tmp_path: Path) -> None:
     path = image(tmp_path, fake(0, b"a", crc=crc31(b"a")), "\udcff")
     salvaged(tmp_path / "new", path)
     assert {line["source"] for line in manifest(tmp_path / "new")} == {str(path)}
+
+
+@pytest.mark.parametrize("terms", [(1, 2), (2, 1)])
+def test_of_two_entries_of_dledger_the_later_leader_has_the_right_one(terms: tuple[int, int], tmp_path: Path) -> None:
+    """A former leader has an entry that the group never took; the order of the images means nothing."""
+    members = []
+    for term in terms:
+        body = b"term %d" % term
+        fields = {"magic": MAGIC_ENTRY, "index": 0, "term": term, "pos": 0, "channel": 0, "chain_crc": 0, "body_crc": 0}
+        entry = ENTRY.build(fields | {"body": fake(HEADER_BYTES, body, crc=crc31(body))})
+        members.append(image(tmp_path, entry, f"member{term}"))
+    done = salvaged(tmp_path / "new", *members, **COMPACT)
+    assert [done.sources.paths[run.source].name for run in done.log.runs] == ["member2"]
+    assert [run.records for layer in done.aside for run in layer.runs] == [1]
