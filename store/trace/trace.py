@@ -219,25 +219,27 @@ class _Tracer:
     def _judge(self, found: Trace, known: Known, units: list[FoundUnit]) -> None:
         """Add a verdict for each group that something connects with the message, or for the one asked for."""
         groups, family = self._groups, known.family
-        connected = groups.of_topic(known.place.topic) | set(known.pops)
+        topic, lmq = known.place.topic, units[1:]
+        of_topic = {name: groups.of_topic(name) for name in {topic, *(unit.place.topic for unit in lmq)}}
+        connected = set(known.pops).union(*of_topic.values())
         if family is not None:
             every = (*family.retries, *family.dead_letters, *family.waiting_retries)
             connected |= {group for group, _ in every}
-        lmq = {unit.place: unit for unit in units[1:]}
-        for place in lmq:
-            connected |= groups.of_topic(place.topic)
         wanted = self._question.group
         names = sorted(connected) if wanted is None else [wanted]
         found.other_groups = len(groups.known - connected) if wanted is None else 0
         for group in names:
-            mine = self._known_for(known, group, lmq)
+            instead = next((unit for unit in lmq if group in of_topic[unit.place.topic]), None)
+            mine = self._known_for(known, group, None if group in of_topic[topic] else instead)
             judgement = judge(mine, group)
             given = self._question.given
             next_ = command_for(judgement, mine.place, self._store.layout, given, group)
             found.groups.append(GroupVerdict(group, judgement, *mine.place, next_))
 
-    def _known_for(self, known: Known, group: str, lmq: dict[QueuePlace, FoundUnit]) -> Known:
-        """Return what is known in the group's queue: that of a retry, if it does not name that, or an LMQ."""
+    def _known_for(self, known: Known, group: str, lmq: FoundUnit | None) -> Known:
+        """Return what is known in the group's queue: that of a retry, if it does not name that, or `lmq`, which the
+        group reads instead of the topic.
+        """
         from dataclasses import replace
 
         again = None if known.family is None else awaited(known.family, group)
@@ -245,13 +247,7 @@ class _Tracer:
             unit = self._unit_of(again)
             if unit.state is not Naming.NAMES:
                 return replace(known, place=unit.place, unit=unit)
-        groups = self._groups
-        if group in groups.of_topic(known.place.topic):
-            return known
-        for place, unit in lmq.items():
-            if group in groups.of_topic(place.topic):
-                return replace(known, place=place, unit=unit)
-        return known
+        return known if lmq is None else replace(known, place=lmq.place, unit=lmq)
 
     def _unit_of(self, message: Message) -> FoundUnit:
         return named(self._store, message, places_of(message)[0])

@@ -10,7 +10,7 @@ from mqstore.store.errors import InvalidInput
 from mqstore.store.queues.filter_bits import SQL92
 from mqstore.store.search.store import StoreReader
 from mqstore.store.trace.answer import DeliveryVerdict
-from mqstore.store.trace.groups import TAG, Subscription, given
+from mqstore.store.trace.groups import TAG, GroupTables, Subscription, given
 
 from .asked import asked, config, k1, of_g, offsets, other_tag, whole
 
@@ -137,3 +137,15 @@ def test_the_file_is_named_that_has_the_offsets(root: Path) -> None:
     judged = whole(k1(root, config={"enableLmq": "true"}), "g").judgement
     (named,) = (fact.where for fact in judged.evidence if fact.fact.startswith("offset of the group in orders/0: 1"))
     assert named == "config/lmqConsumerOffset.json"
+
+
+def test_the_groups_of_a_topic_are_found_once(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not for each of its groups, which may be thousands."""
+    topics: list[str] = []
+    of_topic = GroupTables.of_topic
+    monkeypatch.setattr(GroupTables, "of_topic", lambda self, topic: topics.append(topic) or of_topic(self, topic))
+    offsets(root, **{f"g{n}": {"orders": {0: 0}} for n in range(20)})
+    with StoreReader(root) as store:
+        (found,) = asked(store, "k1")
+    assert len(found.groups) == 20
+    assert topics == ["orders"]
