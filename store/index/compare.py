@@ -123,8 +123,10 @@ def uncovered(ranges: Sequence[tuple[int, int]], batch: Batch, *, tagged: bool) 
     """Log position of the first record with keys that lies in none of the `ranges`; None if there is none."""
     positions = batch.position
     bare = np.ones(len(positions), np.bool_)
+    first, last = int(positions[0]), int(positions[-1])
     for begin, end in ranges:
-        bare &= (positions < begin) | (positions > end)
+        if begin <= last and end >= first:  # there may be very many
+            bare &= (positions < begin) | (positions > end)
     rows = np.flatnonzero(bare)
     if not len(rows):
         return None

@@ -21,6 +21,7 @@ _HASH_BITS = 31
 _SECOND_MS = 1000
 _LARGEST_DIFF = (1 << 31) - 1
 _FIRST_ITEM = 1
+LAST_POSITION = int(np.iinfo(np.int64).max) - 1
 _BUFFERED_ITEMS = 1 << 20
 """Items to hold back for later batches at most: more are damaged."""
 
@@ -62,6 +63,8 @@ class ItemCursor:
         self._held = Picked.concat([])
         self._rising = True
         self._middle = -1
+        #: `take` has nothing up to this log position, and reads nothing.
+        self.idle_until = 0
 
     @property
     def next(self) -> int | None:
@@ -82,9 +85,17 @@ class ItemCursor:
         Items may be out of order: those far ahead of their neighbours are held back. Raise Missing, Unreadable.
         """
         if self._is_ahead_of(end):
+            self.idle_until = self._least or 0
             return self._held
         while self._windows is not None and self._middle < end:
             self._read(begin, stray)
+        taken = self._take_held(end)
+        least = int(self._held.position.min(initial=LAST_POSITION))
+        self.idle_until = least if self._windows is None else min(least, self._middle)
+        return taken
+
+    def _take_held(self, end: int) -> Picked:
+        """Return the items that are held of records before `end`, and hold the others."""
         if not len(self._held):
             return self._held
         if self._rising:

@@ -24,12 +24,11 @@ from ..log.message import tombstones
 from ..settings.options import options_of
 from .context import Mergeable, Records, VerifyContext, add_rows, covered_of
 from .index_files import add_items, index_files
-from .index_items import ExpectedItems, ItemCursor, Picked, asked_for, item_from, key_of, surplus
+from .index_items import LAST_POSITION, ExpectedItems, ItemCursor, Picked, asked_for, item_from, key_of, surplus
 from .register import after, of_records
 
 _STRAYS_AT_ONCE = 4096
 _RECORDS_AT_ONCE = 256
-_LAST_POSITION = int(np.iinfo(np.int64).max) - 1
 
 
 class _IndexExport(NamedTuple):
@@ -61,7 +60,7 @@ class IndexCompare(Mergeable):
         self.last = max((end for _, end in ranges), default=-1)
         self._in_files = Ranges()
         for begin, end in ranges:
-            self._in_files.add_range(begin, min(end, _LAST_POSITION) + 1)
+            self._in_files.add_range(begin, min(end, LAST_POSITION) + 1)
         #: The first record whose tag is indexed; a broker before 5.4 may have indexed those before it.
         self._tags_from: int | None = None
         self._unlike = False
@@ -109,7 +108,8 @@ class IndexCompare(Mergeable):
             self._with_keys += len(np.unique(lacking[self._in_scope(records, lacking)]))
             return
         begin, end = int(records.position[0]), int(records.ends[-1])
-        taken = (cursor.take(begin, end, self._add_strays) for cursor in self._cursors)
+        awake = (cursor for cursor in self._cursors if cursor.idle_until < end)  # there may be very many
+        taken = (cursor.take(begin, end, self._add_strays) for cursor in awake)
         picked = Picked.concat([part for part in taken if len(part)])
         stray = picked.position < begin
         if stray.any():
@@ -266,12 +266,12 @@ class IndexCompare(Mergeable):
         self, code: str, picked: Picked, message: Callable[[int], str], severity: Severity | None = None
     ) -> None:
         """Add findings about items; consecutive items of one file are one finding."""
-        for number, cursor in enumerate(self._cursors):
-            rows = np.flatnonzero(picked.file == number)
+        for file in np.unique(picked.file).tolist():
+            rows = np.flatnonzero(picked.file == file)
             rows = rows[np.argsort(picked.number[rows], kind="stable")]
             for begin, end in runs(picked.number[rows]):
                 number, text = int(picked.number[rows[begin]]), message(int(rows[begin]))
-                add_items(self._context, code, cursor.file, number, text, end - begin, severity=severity)
+                add_items(self._context, code, self._cursors[file].file, number, text, end - begin, severity=severity)
 
 
 def _report_no_index(context: VerifyContext, with_keys: int) -> None:

@@ -69,7 +69,9 @@ def read(cursors: list[ItemCursor], records: int) -> tuple[int, int, int]:
             stop = min(first + BATCH_RECORDS, records)
             begin, end = first * RECORD_BYTES, stop * RECORD_BYTES
             for cursor in cursors:
+                idle = cursor.idle_until >= end
                 items = cursor.take(begin, end, add)
+                assert not (idle and len(items))
                 assert ((items.position >= begin) & (items.position < end)).all()
                 taken += len(items)
         taken += sum(len(items) for cursor in cursors for items in cursor.rest())
@@ -93,6 +95,18 @@ def test_of_many_files_those_that_come_later_are_not_held() -> None:
     taken, stray, peak = read(files, of_each * number)
     assert (taken, stray) == (of_each * number, 0)
     assert peak < 8 * WINDOW_BYTES, f"{peak >> 20} MiB held of {number} files"
+
+
+def test_of_many_files_few_have_something_for_a_batch() -> None:
+    of_each, number = 1000, 100
+    cursors = [opened(MadeFile(of_each, first=n * of_each)) for n in range(number)]
+    asked = 0
+    for end in range(of_each, number * of_each + 1, of_each):
+        awake = [cursor for cursor in cursors if cursor.idle_until < end * RECORD_BYTES]
+        asked += len(awake)
+        taken = [cursor.take(0, end * RECORD_BYTES, lambda _: None) for cursor in awake]
+        assert sum(map(len, taken)) == of_each
+    assert asked < 4 * number
 
 
 @settings(max_examples=examples(40))
