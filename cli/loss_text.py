@@ -129,9 +129,11 @@ def slave_lines(found: Recovery) -> list[str]:
     if cut_at is not None:
         lines += [
             "",
-            f"The {layout.master} sends what a start cuts off again, if its own log still reaches back to {cut_at:,}.",
-            "`--policy broker` cuts the log there, too, and can be taken back.",
+            f"The {layout.master} sends what a start cuts off again, if its log is the same up to {cut_at:,} and goes",
+            "on from there. `--policy broker` cuts the log there, too, and can be taken back.",
         ]
+        if not layout.has_peers:
+            lines.append("`--replica` and a copy of the master's store tell where the two logs begin to differ.")
     elif filled and layout.has_peers:
         lines += [
             "",
@@ -158,6 +160,11 @@ def replica_lines(found: Recovery, rows: int | None) -> list[str]:
     brought = found.plan.brought if found.plan else None
     if brought is None:
         return []
+    at = None if brought.parted_at is None else f"{brought.parted_at:,}"
+    if found.options.policy != "keep":
+        if at is None:
+            return ["", f"Of the messages of the replica {brought.replica} none differs here: it changes nothing."]
+        return ["", f"This log is cut at {at}: from there on it has other messages than the replica {brought.replica}."]
     lines = ["", f"From the replica {brought.replica}:"]
     parts = (
         f"  {counted(p.size, 'byte', form=',')} at {p.position:,}: {counted(p.records, 'record', form=',')}"
@@ -167,7 +174,9 @@ def replica_lines(found: Recovery, rows: int | None) -> list[str]:
     if not brought.parts:
         lines.append("  nothing")
     if brought.lacks:
-        lines.append("The replica lacks these parts; where tombstones take their place, the two logs differ:")
+        lines.append(
+            "These parts do not come from the replica; where tombstones take their place, the two logs differ:"
+        )
         lacks = (f"  {counted(m.size, 'byte', form=',')} at {m.position:,}: {m.reason}" for m in brought.lacks)
         lines += folded(lacks, rows)
     if brought.goes_on and brought.confirmed is not None:
@@ -177,6 +186,11 @@ def replica_lines(found: Recovery, rows: int | None) -> list[str]:
         ]
     elif brought.goes_on:
         lines.append("The replica continues behind the end of this log, which ends in order.")
+    if at is not None:
+        lines += [
+            f"From {at} on the replica has other messages than this log, so neither becomes a copy of the other.",
+            "`--set brokerRole=SLAVE --policy broker` cuts this log there, so that it can follow the replica's broker.",
+        ]
     if brought.earlier_bytes:
         bytes_ = counted(brought.earlier_bytes, "byte", form=",")
         lines.append(f"The replica has {bytes_} in front of this log, whose first files may have expired.")

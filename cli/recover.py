@@ -88,7 +88,10 @@ def recover(
     With --replica, damaged parts, missing files and a torn end are copied byte for byte from another copy of the
     log, where that copy is whole and both logs agree around the damage. The replica is only read. First files of the
     log that are lost are not copied: recover names the command that copies them, with their times. If there are two
-    replicas, carry out the recovery once with each: the second brings back what the first one lacks. With --role slave
+    replicas, carry out the recovery once with each: the second brings back what the first one lacks. If a slave's log
+    (--set brokerRole=SLAVE) and its master's have different messages from some place on, as after a master failed and
+    its slave was promoted, the slave never follows: recover says where, and --policy broker --replica MASTER cuts the
+    slave's log there, so that the master sends the rest. With --role slave
     --epoch FILE (brokers with a controller) recover only says what a new master would make this slave cut off.
 
     Exit code, without --apply: 0 safe to start; 1 the broker would not start, a start or the plan loses or hides

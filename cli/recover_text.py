@@ -207,7 +207,7 @@ def _sent_again(before: JudgedRecovery) -> str:
         return ""
     master = before.recovery.layout.master
     if before.recovery.options.policy != "keep":
-        return f"; the {master} sends them again, if still there" if plan.lost_messages else ""
+        return f"; the {master} sends again those that it has" if plan.lost_messages else ""
     come = counted(plan.resent, "message comes", "messages come", form=",")
     return f"; {come} again from the {master}, if still there" if plan.resent else ""
 

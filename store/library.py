@@ -257,7 +257,7 @@ def recovery(
 
     layout = path if isinstance(path, Layout) else Layout.open(path, BrokerConfig.of(config))
     if options or policy != "keep":  # before the log is read
-        _options(policy, options).check()
+        _options(policy, options).check(layout)
     with at_rate(rate_bytes):
         others, proved = verified_before(layout, broker_version, jobs=jobs, tell=tell)
         # planning comes after the pass over the log, so its modules are imported here

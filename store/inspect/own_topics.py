@@ -170,7 +170,7 @@ def unreliable(store: StoreReader) -> str:
 
 
 def is_next(store: StoreReader) -> bool:
-    """Whether a start is next, which goes on by the positions on disk: a running broker has newer ones. No slave does."""
+    """Whether a start is next, which goes on by the positions on disk. A running broker has newer ones."""
     return holder(store.layout.lock) in (None, os.getpid()) and not store.config.is_slave
 
 

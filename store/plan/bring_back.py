@@ -7,6 +7,9 @@ a store that crashed may have lost pages that its slave has. A store that was sh
 a slave gets the rest from its master. Nothing is taken in front of the first file: an expired log looks the same, and a
 log that has lost its first files gets them by copying them with their times.
 
+The log of a slave whose messages differ from the replica's from some place on (`parted_at`) never becomes a copy of
+it: only a cut at that place lets the slave follow. Nothing is brought back then.
+
 A record with a good body is exchanged for the replica's if its header does not continue its queue, or gives it no
 queue, and if the queue has the offset right before or after that of the replica's record: then the replica's header is
 right. A record that shows itself that its header or properties are wrong is exchanged for a record that does not.
@@ -28,13 +31,16 @@ from ..broker.profiles import RecordRules
 from ..broker.snapshot import QueueId, Snapshot
 from ..disk.file_queue import MappedFile, MappedFileQueue, file_name
 from ..errors import Refused
-from ..log.batch import Batch
-from ..log.commit_log import CommitLog
+from ..findings.next_commands import proposed
+from ..log.batch import Batch, Extent, ExtentKind
+from ..log.commit_log import CommitLog, in_step
+from ..log.message import Mark
 from ..queues.edits import is_zero_from
 from ..queues.references import commit_log_of
 from .fill import PatchedQueue, Piece
 from .gaps import Gap
 from .lost_messages import LostUnits, lost_units
+from .observer import never_cuts
 from .replica import (
     DamageFinder,
     LogHole,
@@ -42,6 +48,7 @@ from .replica import (
     ReplicaRun,
     find_runs,
     holes,
+    is_original,
     is_sound_at,
     is_zeroed,
     pieces_of,
@@ -84,7 +91,8 @@ class Brought:
     position, if these are left out as they are behind that.
 
     earlier_bytes: bytes of the replica in front of this log, whose files may have expired. pieces: bytes to write,
-    without those that are the same already. exchanged: parts that replace a whole record.
+    without those that are the same already. exchanged: parts that replace a whole record. parted_at: the logs have
+    different messages from there on, None if no message that was compared shows that.
     """
 
     replica: str
@@ -95,11 +103,18 @@ class Brought:
     goes_on: bool = False
     confirmed: int | None = None
     earlier_bytes: int = 0
+    parted_at: int | None = None
 
     @property
     def records(self) -> int:
         """Records that come back in place of damage, or of what closed it."""
         return sum(part.records for part in self.parts if part not in self.exchanged)
+
+    @property
+    def never_follows(self) -> str:
+        """What `parted_at` means for a slave that cuts nothing off."""
+        at = f"{self.parted_at:,}" if self.parted_at is not None else "nowhere"
+        return f"from {at} on this log has other messages than {self.replica}, so as its slave a broker never follows"
 
     def to_json(self) -> dict[str, Any]:
         """The object `plan.replica`."""
@@ -109,22 +124,36 @@ class Brought:
             "lacking": [lack._asdict() for lack in self.lacks],
             "goes_on": self.goes_on,
             "earlier_bytes": self.earlier_bytes,
+            "parted_at": self.parted_at,
         }
 
 
-def bring_back(snapshot: Snapshot, log: CommitLog, finder: DamageFinder, replica: Replica) -> Brought:
-    """Compare two logs around the damage that `finder` has seen. Raises Unreadable, Refused (no copy of this log)."""
+def bring_back(
+    snapshot: Snapshot, log: CommitLog, finder: DamageFinder, replica: Replica, *, compared_only: bool = False
+) -> Brought:
+    """Compare two logs around the damage that `finder` has seen. compared_only: bring nothing back. Raises Unreadable,
+    Refused (no copy of this log, or a slave's that never becomes one).
+    """
     found = Brought(replica.name)
     found.earlier_bytes = max(0, log.min_offset - replica.log.min_offset)
     _check_copy(finder.samples, log, replica)
     spans = holes(finder, log, replica)
+    beside = [finder.last[0], *(hole.before[0] for hole in spans if hole.before)]
+    found.parted_at = _parted_at(log, replica, [*finder.samples, *beside], min(finder.end, replica.end))
+    if compared_only:
+        return found
+    if found.parted_at is not None and never_cuts(snapshot.layout):
+        cut = proposed(snapshot.layout, "recover", "--policy", "broker", "--replica", replica.name)
+        raise Refused(found.never_follows, hint=f"to cut this log there, and get the rest from the master: {cut}")
     dead = np.concatenate([np.zeros(0, np.int64), *finder.dead])
     gaps = [Gap(hole.begin, hole.end, False, 0) for hole in spans if hole.begin < hole.end]
     units = lost_units(snapshot, gaps, (), dead, finder.queue_ends)
     for hole in (_widened(hole, log, replica) for hole in spans):
         first, behind = np.searchsorted(units.position, [hole.begin, hole.end])
         mine = units.take(slice(int(first), int(behind)))
-        if hole.last:
+        if found.parted_at is not None and hole.begin >= found.parted_at and not hole.last:
+            found.lacks.append(NotInReplica(hole.begin, hole.end - hole.begin, "the logs have other messages there"))
+        elif hole.last:
             _take_behind_end(found, snapshot, log, hole, replica, mine)
         else:
             _take_between(found, log, hole, replica, mine)
@@ -197,6 +226,49 @@ def _check_copy(samples: Sequence[int], log: CommitLog, replica: Replica) -> Non
             hint=f"the copy has {replica.log.min_offset} to {replica.log.max_file_end},"
             f" this log {log.min_offset} to {log.max_file_end}",
         )
+
+
+def _parted_at(log: CommitLog, replica: Replica, places: Sequence[int], end: int) -> int | None:
+    """Return the end of the last record before the first one in whose place the replica has another message; None if
+    none has before `end`. places: of records. Between two places where both logs have the same record, nothing is read.
+
+    A BLANK in the place of a record says so, too, if no later record is the same: else it closes a hole.
+    """
+    begin = reached = max(log.min_offset, replica.log.min_offset)
+    doubt: int | None = None
+    for place in [*sorted(at for at in {*places, in_step(log, end)} if begin <= at < end), end]:
+        is_same = place < end and record_at(log, place) == record_at(replica.log, place)
+        doubt = None if is_same else doubt
+        for item in () if is_same else log.scan(begin, place + 1):
+            if isinstance(item, Extent):
+                if item.kind is ExtentKind.BLANK and 0 <= _stored_ms(log, item.end) < _stored_ms(
+                    replica.log, item.position
+                ):
+                    return item.position if doubt is None else doubt
+                continue
+            original = item.take(is_original(item) & (item.mark <= Mark.AFTER_DAMAGE))
+            ends = original.position + original.columns.ints("total_size")
+            for position in where_differing(log, replica, original.position).tolist():
+                before = max([reached, *ends[original.position < position][-1:].tolist()])
+                if _has_other_message(log, replica, position):
+                    return before if doubt is None else doubt
+                if doubt is None and not record_at(replica.log, position) and replica.log.begins_at(position):
+                    doubt = before
+            reached = item.end
+        begin = place
+    return doubt
+
+
+def _stored_ms(log: CommitLog, position: int) -> int:
+    """Return the store time of the record at a position, -1 without one."""
+    found = log.records(np.array([position], np.int64))
+    return int(found.columns.ints("store_timestamp")[0]) if len(found) else -1
+
+
+def _has_other_message(log: CommitLog, replica: Replica, position: int) -> bool:
+    """Whether the replica has a whole record at `position`, as its producer sent it, of another message."""
+    other = replica.log.records(np.array([position], np.int64))
+    return len(other) == 1 and bool(is_original(other)[0]) and _has_other_record(log, replica, position)
 
 
 def _widened(hole: LogHole, log: CommitLog, replica: Replica) -> LogHole:
@@ -323,14 +395,13 @@ def _has_data_behind(snapshot: Snapshot, begin: int) -> bool:
 
 
 def _has_other_record(log: CommitLog, replica: Replica, position: int) -> bool:
-    """Whether the torn record at the end is another one than the replica's record there.
+    """Whether the record at a position, which may be torn, is another one than the replica's record there.
 
     Fields that are 0 were never written; a single different field is damage. So are several, as noise over a header
     makes them, if the times are equal or impossible: another message has other times.
     """
-    own, other = (
-        _head(data) for data in (log.read(position, _PEEK_BYTES), replica.bytes_at(position, position + _PEEK_BYTES))
-    )
+    texts = log.read(position, _PEEK_BYTES), replica.bytes_at(position, position + _PEEK_BYTES)
+    own, other = (_head(data and data.ljust(_PEEK_BYTES, b"\0")) for data in texts)  # a file may end before
     if own is None or other is None or own["physical_offset"] != position:
         return False
     differing = {name for name in _RECORD_FIELDS if own[name] and own[name] != other[name]}
@@ -356,17 +427,20 @@ def with_replica(
     record_rules: RecordRules,
     look: Callable[[CommitLog, list[LogObserver]], None],
     observers: tuple[LogObserver, ...],
+    compared_only: bool = False,
 ) -> tuple[Brought, MappedFileQueue]:
     """Return what the replica `name` gives, and the log's files with the pieces laid over them.
 
     verify, record_rules: as of a `GapFinder`. look: makes a pass over a log; `observers` see the log as it is on disk.
+    compared_only: as of `bring_back`.
     Raises Refused, Missing, NotAStore, Unreadable, Unsupported, InvalidInput.
     """
     replica = Replica.open(name, snapshot.layout, snapshot.log_file_bytes, record_rules=record_rules)
     starts = frozenset(int(entry.name) for entry in snapshot.log)
     finder = DamageFinder(snapshot.log_file_bytes, starts, min(starts), verify, record_rules)
     look(commit_log_of(snapshot.layout, queue), [finder, *observers])
-    brought = bring_back(snapshot, commit_log_of(snapshot.layout, queue), finder, replica)
+    log = commit_log_of(snapshot.layout, queue)
+    brought = bring_back(snapshot, log, finder, replica, compared_only=compared_only)
     while brought.parts:
         chain = QueueChain(brought.parts, brought.exchanged)
         patched = _patched(snapshot, queue, brought)

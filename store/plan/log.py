@@ -18,6 +18,7 @@ looked up in the new log. All of it is moved, so that it can be undone.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -37,7 +38,7 @@ from ..broker.dispatch import Dispatched
 from ..broker.load_rules import LoadedFile
 from ..broker.profiles import NormalStart, Profile
 from ..broker.snapshot import DirectoryEntry, QueueId, Snapshot, list_entries
-from ..disk.file_queue import file_name
+from ..disk.file_queue import MappedFileQueue, file_name
 from ..disk.files import Edit
 from ..disk.layout import queue_directories
 from ..errors import Refused
@@ -67,11 +68,22 @@ class LogPlan(NamedTuple):
     again: bool = False
 
 
-def plan_log(snapshot: Snapshot, outcome: Outcome) -> LogPlan:
-    """Plan the log of a store whose files all load. Raises Unreadable."""
+def files_of(snapshot: Snapshot) -> MappedFileQueue:
+    """Return the files of the log that the snapshot has, without those moved away."""
+    queue = snapshot.layout.commit_log_files()
+    paths = {entry.path for entry in snapshot.log}
+    queue.files = [file for file in queue.files if os.fspath(file.path) in paths]
+    return queue
+
+
+def plan_log(snapshot: Snapshot, outcome: Outcome, most: int | None = None) -> LogPlan:
+    """Plan the log of a store whose files all load. most: where it ends at the latest, None: anywhere. Raises
+    Unreadable.
+    """
     files = [LoadedFile(int(e.name), snapshot.log_file_bytes, e) for e in snapshot.log if not e.directory]
     number = outcome.start.number if outcome.start else 0
     end, stale = _walk_end(snapshot, files, outcome, number)
+    end = end if most is None else min(end, most)
     while True:
         number = _clean_start(files, outcome.profile, end)
         again, more_stale = _walk_end(snapshot, files, outcome, number)

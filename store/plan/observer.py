@@ -100,11 +100,11 @@ class RecoveryOptions(NamedTuple):
 
     made_ms: time of the request. generations: of brokers that may start on the store. lost_tag: tag for tombstones of
     ordinary topics. exact: also rewrite units whose tags code differs from their message's. queues_in_database: also
-    correct queues in a RocksDB. replica: a copy of the log to take damaged parts from. renumber: queues whose units get
-    the offsets of their records, even if an earlier broker had shifted them and consumers know the shifted ones. named:
-    deleted topics whose queues are completed anyway. parts: of the store, as a repair names them, that are corrected
-    even where no start looks at them. applicable: False if nobody applies the plan: then an edit says only that a
-    RocksDB changes, not how.
+    correct queues in a RocksDB. replica: a copy of the log to take damaged parts from; under `broker` the log of the
+    master that the broker has to follow. renumber: queues whose units get the offsets of their records, even if an
+    earlier broker had shifted them and consumers know the shifted ones. named: deleted topics whose queues are
+    completed anyway. parts: of the store, as a repair names them, that are corrected even where no start looks at them.
+    applicable: False if nobody applies the plan: then an edit says only that a RocksDB changes, not how.
     """
 
     policy: Policy = Policy.BROKER
@@ -125,16 +125,28 @@ class RecoveryOptions(NamedTuple):
         """The forms of tombstones."""
         return Forms(self.made_ms, self.generations, self.lost_tag)
 
-    def check(self) -> None:
-        """Raise InvalidInput for options without effect, and for a lost_tag that is not a single tag for consumers."""
-        for option, given in (("--replica", self.replica), ("--lost-tag", self.lost_tag)):
-            if given and self.policy is not Policy.KEEP:
-                raise InvalidInput(f"{option} works only with --policy keep")
+    def check(self, layout: Layout) -> None:
+        """Raise InvalidInput for options without effect on this store, and for a lost_tag that is not a single tag for
+        consumers.
+        """
+        if self.replica and self.policy is not Policy.KEEP and not never_cuts(layout):
+            hint = "say that it is one: --set brokerRole=SLAVE"
+            raise InvalidInput("--replica works with --policy broker only for a slave without a controller", hint=hint)
+        if self.lost_tag and self.policy is not Policy.KEEP:
+            raise InvalidInput("--lost-tag works only with --policy keep")
         tag = self.lost_tag
         if not tag.isprintable() or any(c in "| *" for c in tag):
             raise InvalidInput("--lost-tag is not a single tag", hint="use letters and digits")
         if len(tag.encode()) > _TAG_BYTES_MAX:
             raise InvalidInput(f"--lost-tag has more than {_TAG_BYTES_MAX} bytes")
+
+
+def never_cuts(layout: Layout) -> bool:
+    """Whether the broker is a slave that cuts nothing off to follow its master: whatever its log has, it asks for what
+    comes behind. With a controller a slave compares epochs, and cuts its log.
+    """
+    config = layout.broker_config
+    return config.is_slave and layout.dledger is None and not config.has_controller(layout.root)
 
 
 class PlanBuilder(LogObserver):

@@ -46,7 +46,7 @@ from .database import QueueDatabase, queues_as_files
 from .entries import EntryFinder, cut_log, entry_index_edits, keep_entries
 from .fill import Fill, tombstoned
 from .gaps import Gap, GapFinder
-from .log import DeadTail, LogPlan, named_messages, plan_log, put_away
+from .log import DeadTail, LogPlan, files_of, named_messages, plan_log, put_away
 from .normalize import check_reach, in_the_way, normalize, traces_of_log
 from .observer import GroupLoss, PlanBuilder, Policy, RecoveryOptions, left_away
 from .torn_records import CutProperties, wrong_offsets
@@ -259,13 +259,13 @@ def _plan(task: _Task, database: QueueDatabase, *, twin: bool) -> Plan:
     policy, keep = options.policy, options.policy is Policy.KEEP
     switches, verified = _with_existing_lmq(snapshot, outcome, verified) if keep else (outcome.switches, verified)
     typed, wrong_type = of_right_type(snapshot, profile.queues)
-    empty, replica = options.force_empty_log, options.replica
-    normalized, edits = normalize(typed, any_length=keep, empty_log=empty, replica=replica)
+    replica = options.replica
+    normalized, edits = normalize(typed, any_length=keep, empty_log=options.force_empty_log, replica=replica)
     edits += wrong_type
     if not normalized.log:
         return _without_log(task, edits, database.stores.database)
     verified = None if edits else verified
-    queue, builder = _files_of(normalized), None
+    queue, builder = files_of(normalized), None
     how = database.stores.making(switches.dispatching(profile.dispatch))
     look = partial(scan_messages, how=how, progress=tell)
     brought = None
@@ -274,11 +274,13 @@ def _plan(task: _Task, database: QueueDatabase, *, twin: bool) -> Plan:
         kept, builder, brought = _keep(normal, queue, look)
     else:
         if edits or outcome.refusal or outcome.log.hidden:
-            outcome = simulate(
-                normalized, profile, switches._replace(consume_queue_ext=False, timer_wheel_enable=False)
-            )
+            plain = switches._replace(consume_queue_ext=False, timer_wheel_enable=False)
+            outcome = simulate(normalized, profile, plain)
+        if replica:
+            brought, _ = _from_replica(normal._replace(reading=Reading()), queue, look, compared_only=True)
+        most = brought.parted_at if brought else None
         read = partial(look, commit_log_of(snapshot.layout, queue), progress=None)
-        log = cut_log(normalized, outcome, read) if snapshot.layout.dledger else plan_log(normalized, outcome)
+        log = cut_log(normalized, outcome, read) if snapshot.layout.dledger else plan_log(normalized, outcome, most)
         kept = KeptLog(log, queue, [])
     untouched = verified and verified.beside(kept.written)
     if builder is None:
@@ -292,9 +294,8 @@ def _plan(task: _Task, database: QueueDatabase, *, twin: bool) -> Plan:
     plan = Plan(policy, kept.plan.start, kept.plan.end, edits, brought=brought, beyond=beyond)
     database = database._replace(verified=untouched, rewritten=[begin for begin, _ in kept.written])
     found = _completed(plan, task, switches, kept, builder, database)
-    if not (twin and found.exact_alone) or kept.exact_alone or builder.batches.queues:
-        return found
-    if database.stores.database is not None:
+    alone = kept.exact_alone or builder.batches.queues or database.stores.database is not None
+    if not (twin and found.exact_alone) or alone:
         return found
     task = task._replace(options=options._replace(exact=False))
     return replace(found, inexact=_completed(plan, task, switches, kept, builder.without_exact(), database))
@@ -434,10 +435,7 @@ def _keep(
         return _keep_entries(task, queue, look)
     verifies, brought = outcome.switches.demand_crc(profile.record), None
     if options.replica:
-        from .bring_back import with_replica
-
-        rules: dict[str, Any] = {"verify": verifies, "record_rules": profile.record}
-        brought, queue = with_replica(snapshot, queue, options.replica, look=look, observers=observers, **rules)
+        brought, queue = _from_replica(task, queue, look)
         observers, verified = (), None
     finder = gap_finder(snapshot, profile, verify=verifies)
     finder.files |= {file.start for file in queue.files}
@@ -462,6 +460,18 @@ def _keep(
     same_ends = (kept.plan.start, kept.plan.end) == (as_it_is.start, as_it_is.end)
     kept = kept._replace(exact_alone=guess.exact_alone, torn=finder.torn)
     return kept, None if changed or cuts or not same_ends else guess, brought
+
+
+def _from_replica(
+    task: _Task, queue: MappedFileQueue, look: Callable[..., None], *, compared_only: bool = False
+) -> tuple[Brought, MappedFileQueue]:
+    """As `with_replica`."""
+    from .bring_back import with_replica
+
+    snapshot, profile, outcome, options, (observers, *_), _ = task
+    how: dict[str, Any] = {"verify": outcome.switches.demand_crc(profile.record), "record_rules": profile.record}
+    how |= {"look": look, "observers": observers, "compared_only": compared_only}
+    return with_replica(snapshot, queue, options.replica, **how)
 
 
 def _keep_entries(
@@ -533,14 +543,6 @@ def _check_kinds(root: Path, edits: Iterable[Edit]) -> None:
             raise in_the_way(wrong.message, wrong.path, root) from error
         if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)):
             raise Refused("neither file nor directory", path=path, hint="remove it")
-
-
-def _files_of(snapshot: Snapshot) -> MappedFileQueue:
-    """Return the files of the log that the snapshot has, without those moved away."""
-    queue = snapshot.layout.commit_log_files()
-    paths = {entry.path for entry in snapshot.log}
-    queue.files = [file for file in queue.files if os.fspath(file.path) in paths]
-    return queue
 
 
 @dataclass

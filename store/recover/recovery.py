@@ -252,7 +252,7 @@ def analyze(
     Unsupported, InvalidInput, and for an unusable replica Missing, NotAStore.
     """
     options = options or RecoveryOptions()
-    options.check()
+    options.check(layout)
     layout.version_named = version or ""
     if layout.aside:  # what was proved, was proved of the log that readers see
         layout, proved = layout.as_started(), None
@@ -481,13 +481,14 @@ def _recovery(
     layout = snapshot.layout
     interrupted = unfinished(layout.root, layout.journal)
     predictions, may_fail, plan_case = list[Prediction](), list[Prediction](), None
+    cut = plan is not None and plan.brought and plan.brought.parted_at == plan.log_end  # where no start ends the log
     with StoreReader(layout) as store:
         delivered = DeliveredTimers(store)  # reads what all starts need of the log once
         undelivered, again = partial(never_delivered, store), NOTHING_AGAIN
         if options.applicable:
             again = DeliveredAgain(messages_delayed_again(store), popped_again(store), asked_again(store))
         for outcome, after, groups in watched:
-            case = case_of(CaseFacts(snapshot, outcome, after, plan, interrupted is not None))
+            case = case_of(CaseFacts(snapshot, outcome, after, None if cut else plan, interrupted is not None))
             found = prediction(outcome, after, groups, case, options.made_ms, delivered)
             if sum(other.profile == outcome.profile for other, *_ in watched) > 1:
                 found = replace(found, race=outcome.commit.value)

@@ -149,6 +149,9 @@ def findings_of_start(found: Recovery) -> Iterator[Finding]:
     yield from unfinished_change(root, left_over(found.layout))
     if found.refusal is not None and not found.interrupted:
         yield Finding.of("I-187", root, f"recovery is not possible yet: {found.refusal}")
+    brought = plan.brought if plan is not None and found.options.policy != "keep" else None
+    if brought is not None and brought.parted_at is not None:
+        yield Finding.of("I-182", root, brought.never_follows)
     yield from _of_prediction(found.layout, worst, by_files=not found.not_by_files)
     count = _without_record(plan) if plan is not None else 0
     if count and not worst.lost.messages:

@@ -37,8 +37,9 @@ ROW = {
 
 def found(*rows: dict[str, Any], count: int = 0, **plan: Any) -> Recovery:
     """A recovery that knows nothing else."""
-    parts = {"lost": SimpleNamespace(messages=count), "cut": (), "brought": None} | plan
-    return cast("Recovery", SimpleNamespace(named={"plan": list(rows)}, plan=SimpleNamespace(**parts)))
+    parts = {"lost": SimpleNamespace(messages=count), "cut": (), "brought": None, "policy": "keep"} | plan
+    options = SimpleNamespace(policy=parts["policy"])
+    return cast("Recovery", SimpleNamespace(named={"plan": list(rows)}, plan=SimpleNamespace(**parts), options=options))
 
 
 def line(**more: Any) -> str:
@@ -106,6 +107,7 @@ def test_messages_that_lose_properties(text: str) -> None:
 
 def test_what_a_replica_gives_and_lacks() -> None:
     brought = {"replica": "/r", "parts": (), "lacks": (), "goes_on": False, "confirmed": None, "earlier_bytes": 0}
+    brought |= {"parted_at": None}
     assert replica_lines(found(brought=SimpleNamespace(**brought)), None) == ["", "From the replica /r:", "  nothing"]
     brought |= {"parts": (SimpleNamespace(size=1, position=4096, records=1),), "goes_on": True, "earlier_bytes": 2048}
     brought |= {"lacks": (SimpleNamespace(size=2, position=8192, reason="torn"),)}
@@ -115,6 +117,16 @@ def test_what_a_replica_gives_and_lacks() -> None:
     assert "continues behind the end" in lines[5] and "2,048 bytes in front" in lines[6]
     lines = replica_lines(found(brought=SimpleNamespace(**brought | {"confirmed": 4300})), None)
     assert "Nothing of that is taken" in lines[5] and "confirmPhyOffset 4,300" in lines[6]
+    brought |= {"parted_at": 4096}
+    lines = replica_lines(found(brought=SimpleNamespace(**brought)), None)
+    assert "From 4,096 on the replica has other messages" in lines[6]
+
+
+def test_where_a_slave_is_cut_to_follow_its_master() -> None:
+    brought = SimpleNamespace(replica="/r", parted_at=4096)
+    assert replica_lines(found(brought=brought, policy="broker"), None)[1].startswith("This log is cut at 4,096: ")
+    brought.parted_at = None
+    assert replica_lines(found(brought=brought, policy="broker"), None)[1].endswith("it changes nothing.")
 
 
 FILL = SimpleNamespace(lost=[], fillers=[])
@@ -138,10 +150,10 @@ def test_what_a_plan_does_to_the_log_of_a_slave(role: str, policy: str, change: 
         options = SimpleNamespace(policy=policy)
         found = cast("Recovery", SimpleNamespace(plan=plan, prediction=start, layout=layout, options=options))
         text = "".join(slave_lines(found))
-        assert ("`--replica`" in text) == (told and bool(made) and not peer)
+        assert ("bring the records back" in text) == (told and bool(made) and not peer)
         assert ("for ever" in text) == (peer and bool(made))
         assert ("before the first of them" in text) == (peer and bool(made) and not lost)
-        assert ("reaches back to 86,598" in text) == (told and bool(lost))
+        assert ("the same up to 86,598" in text) == (told and bool(lost))
 
 
 def prediction(items: int, delayed_again: int = 0, asked_again: int = 0, **timers: Any) -> Recovery:

@@ -101,7 +101,7 @@ def test_a_configuration_that_does_not_suit_the_store(name: str, tmp_path: Path)
     assert re.search(r"^ +a start  messages lost of topic$", result.stdout, re.MULTILINE)
 
 
-@pytest.mark.parametrize(("policy", "said"), [("keep", "1 message"), ("broker", "186 messages; the master sends them")])
+@pytest.mark.parametrize(("policy", "said"), [("keep", "1 message"), ("broker", "186 messages; the master sends")])
 def test_a_slave_is_told_what_its_master_has(policy: str, said: str, tmp_path: Path) -> None:
     """A cut at damage in the middle of its log loses the damaged message and 185 behind it, and none that its master
     still has.

@@ -1,7 +1,8 @@
-"""`recover --role slave`: what a new master makes a slave cut off, in words."""
+"""`recover` of a store that becomes a slave's: what a new master makes it cut off, and a log that never follows it."""
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from mqstore.cli.slave import _text
 from mqstore.formats.epoch_file import FILE as EPOCH_FILE
+from mqstore.store.library import Store
 
 from .. import stores
 from .datadriven import Result, run_here
@@ -73,3 +75,87 @@ def test_names_make_no_lines_of_their_own() -> None:
     page = _text({**found, "by_source": "-1", "lost": lost})
     assert "no epoch starts at the same position in both files." in page
     assert len(page.splitlines()) == 3
+
+
+SLAVE = ("--set", "brokerRole=SLAVE")
+
+
+def put(root: Path, *bodies: str) -> None:
+    for body in bodies:
+        assert run_here(["put", str(root), "TopicA", body, "--queue", "0"]).code == 0
+
+
+def log_of(root: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in sorted((root / "commitlog").iterdir()))
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> tuple[Path, Path]:
+    """A master that stored two messages before it failed, and its slave, which was promoted and stored three."""
+    former = stores.unpack(NAME, tmp_path)
+    new = Path(shutil.copytree(former, tmp_path / "new"))
+    put(former, "own of the former master", "and one more")
+    put(new, "a", "b", "c")
+    return former, new
+
+
+def test_a_former_master_never_follows_the_new_one_before_a_cut(pair: tuple[Path, Path]) -> None:
+    """Both are whole; but a slave asks for what comes behind the end of its own log, whatever is in it."""
+    former, new = pair
+    at = list(stores.messages(NAME))[-1]
+    parted = at["physical_offset"] + at["total_size"]
+    words = ["recover", str(former), *SLAVE, "--replica", str(new)]
+    done = run_here(words)
+    assert done.code == 1 and "--policy broker --replica" in done.stdout
+    never = f"from {parted:,} on this log has other messages than {new}, so as its slave a broker never follows"
+    assert done.stdout.startswith(f"Do not start a broker: recovery is not possible yet: {never}; ")
+    done = run_here([*words, "--policy", "broker"])
+    first, *rest = done.stdout.splitlines()
+    assert done.code == 1 and first.startswith(f"Do not start a broker: {never}. `mqstore recover {former} --apply")
+    assert first.endswith(" loses 2 messages; the master sends again those that it has.")
+    assert "  case       in-order: shut down cleanly, complete" in rest
+    assert f"This log is cut at {parted:,}: from there on it has other messages than the replica {new}." in rest
+    done = run_here([*words, "--policy", "broker", "--apply", "--yes"])
+    assert done.code == 1 and done.stdout.startswith("Done: recovered, 2 messages lost; the master sends again ")
+    assert log_of(former)[:parted] == log_of(new)[:parted] and not any(log_of(former)[parted:])
+    done = run_here(words)
+    assert (done.code, done.stdout.splitlines()[0]) == (0, "Safe to start. Nothing to do.")
+    done = run_here([*words, "--policy", "broker"])
+    assert done.code == 0 and "it changes nothing." in done.stdout
+
+
+def test_a_master_and_a_slave_with_a_controller_start_on_another_log(pair: tuple[Path, Path]) -> None:
+    """A master follows nobody, and a controller makes a slave cut its log."""
+    former, new = pair
+    for role in ((), (*SLAVE, "--set", "enableControllerMode=true")):
+        done = run_here(["recover", str(former), *role, "--replica", str(new)])
+        assert done.code == 0 and "neither becomes a copy of the other" in done.stdout
+        done = run_here(["recover", str(former), *role, "--replica", str(new), "--policy", "broker"])
+        assert done.code == 2 and "only for a slave without a controller" in done.stderr
+
+
+def test_a_slave_that_is_behind_its_master_follows(pair: tuple[Path, Path], tmp_path: Path) -> None:
+    former = stores.unpack(NAME, tmp_path / "behind")
+    done = run_here(["recover", str(former), *SLAVE, "--replica", str(pair[1])])
+    assert (done.code, done.stdout.splitlines()[0]) == (0, "Safe to start. Nothing to do.")
+
+
+@pytest.mark.parametrize(("mine", "others"), [(("L",), ("s", "s")), (("s", "s"), ("L",)), (("s", "L"), ("L",))])
+def test_a_file_that_one_log_closes_and_the_other_fills(
+    mine: tuple[str, ...], others: tuple[str, ...], tmp_path: Path
+) -> None:
+    """A BLANK is in the place of a record then: nothing is taken for it, and the cut is in front of both."""
+    root = stores.unpack(NAME, tmp_path)
+    with Store(root) as store:
+        size, end = store.log_files.file_size, store.log_end.position
+    room = size - end % size
+    put(root, "x" * (room - 1000))
+    with Store(root) as store:
+        end = store.log_end.position
+    other = Path(shutil.copytree(root, tmp_path / "other"))
+    for store_of, bodies in ((root, mine), (other, others)):
+        put(store_of, *("x" * 2000 if body == "L" else body for body in bodies))
+    done = run_here(["recover", str(root), *SLAVE, "--replica", str(other), "--policy", "broker"])
+    assert f"  at {end:,} by the plan" in done.stdout
+    done = run_here(["recover", str(root), *SLAVE, "--replica", str(other)])
+    assert f"from {end:,} on this log has other messages" in done.stdout

@@ -79,6 +79,7 @@ def check(unpacked: Stores, name: str, peer: str, kind: str, seed: int, work: Pa
     if hurt.kind == DROP_FILE and hurt.path.name == file_name(0):
         copied_first(root, unpacked(peer))  # it has not expired
     plan = recovered(root, unpacked(peer))
+    assert brought(plan).parted_at is None  # damage is not another message
     before, after = log_bytes(whole), log_bytes(root)
     for position in sorted(hurt.spoiled & sizes.keys() - silent):
         end = position + sizes[position]

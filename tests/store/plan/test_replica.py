@@ -65,7 +65,7 @@ def test_what_is_no_replica_is_told(unpacked: Stores, torn: Path, tmp_path: Path
     shutil.copytree(unpacked(SLAVE) / "commitlog", tmp_path / "other")
     with pytest.raises(InvalidInput, match="both have the log file of position 0, and only one replica counts"):
         planned(torn, f"{unpacked(SLAVE)}:{tmp_path / 'other'}")
-    with pytest.raises(InvalidInput, match="keep"):
+    with pytest.raises(InvalidInput, match="only for a slave"):
         analyze(Layout.open(torn, CONFIG), "5.3", options=RecoveryOptions(Policy.BROKER, replica=str(torn)))
 
 
