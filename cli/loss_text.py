@@ -102,43 +102,29 @@ def timer_lines(found: Recovery) -> list[str]:
 
 
 def slave_lines(found: Recovery) -> list[str]:
-    """Lines about damage in the log of a slave, or of a node of a DLedger group, which should be a copy of another."""
-    plan, start, layout = found.plan, found.prediction, found.layout
-    if plan is None or not layout.follows_master or found.options.policy != "keep":
+    """Lines about damage in the log of a slave, which should be a copy of the master's."""
+    plan, start = found.plan, found.prediction
+    if plan is None or not found.layout.follows_master or found.options.policy != "keep":
         return []
-    lines, cut_at = [], start.log_end if start.lost.messages else None
-    if plan.resent and not (layout.broker_config.is_slave or layout.has_peers):
+    lines = []
+    if plan.resent and not found.layout.broker_config.is_slave:
         lines = [
             "",
             "A controller says which broker of the group is the master. If no other broker has these messages,",
             f"`--set {CONTROLLER_MODE}=false` ends the log behind them, with a tombstone in place of each.",
         ]
-    filled = bool(plan.cut) or any(len(fill.lost) or fill.fillers for fill in plan.fills)
-    if filled and layout.has_peers:
-        lines += [
-            "",
-            "Tombstones, fillers and separators make this log differ from those of the other nodes for ever: DLedger",
-            "does not compare these records, and a node that is elected sends its own to nodes that lack them.",
-        ]
-    elif filled:
+    if any(len(fill.lost) or fill.fillers for fill in plan.fills) or plan.cut:
         lines += [
             "",
             "Tombstones, fillers and separators make the log of this slave differ from the master's; `--replica` and a",
             "copy of the master's store bring the records back.",
         ]
-    if cut_at is not None:
+    if start.lost.messages and start.log_end is not None:
         lines += [
             "",
-            f"The {layout.master} sends what a start cuts off again, if its log is the same up to {cut_at:,} and goes",
-            "on from there. `--policy broker` cuts the log there, too, and can be taken back.",
-        ]
-        if not layout.has_peers:
-            lines.append("`--replica` and a copy of the master's store tell where the two logs begin to differ.")
-    elif filled and layout.has_peers:
-        lines += [
-            "",
-            "`--policy broker` ends the log before the first of them, and can be taken back; the leader sends what",
-            "follows again, if its own log still reaches back to there.",
+            f"The master sends what a start cuts off again, if its log is the same up to {start.log_end:,} and goes",
+            "on from there. `--policy broker` cuts the log there, too, and can be taken back. With `--replica` and a",
+            "copy of the master's store it cuts where the two logs begin to differ.",
         ]
     return lines
 

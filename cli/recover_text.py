@@ -63,7 +63,7 @@ def recovery_text(
     lines += config_lines(found.config, rows)
     lines += _given_up(found, common, rows)
     lines += lost_lines(found, common)
-    lines += slave_lines(found)
+    lines += _group_lines(found) if found.layout.has_peers else slave_lines(found)
     lines += cut_lines(found, rows)
     lines += replica_lines(found, rows)
     title = "What is wrong, and what a broker does with it:"
@@ -75,6 +75,28 @@ def recovery_text(
     if not asking:
         lines += ["", *_next(before if done is None else done.after, given)]
     return page_of(lines)
+
+
+def _group_lines(found: Recovery) -> list[str]:
+    """Lines about damage in the log of one of several DLedger nodes, as `slave_lines`."""
+    plan, start = found.plan, found.prediction
+    if plan is None or found.options.policy != "keep":
+        return []
+    lines, filled, cut = list[str](), bool(plan.fills or plan.cut), bool(start.lost.messages)
+    if filled:
+        lines = [
+            "",
+            "Tombstones, fillers and separators make this log differ from those of the other nodes for ever: DLedger",
+            "does not compare these records, and a node that is elected sends its own to nodes that lack them.",
+        ]
+    if filled or cut:
+        lines += [
+            "",
+            "The leader sends again what follows the end of this log, if the leader's log still reaches back to there:",
+            f"a start ends the log at {start.log_end:,}." if cut else "a start does not notice the damage.",
+            "`--policy broker` ends the log before the first damaged record, and can be taken back.",
+        ]
+    return lines
 
 
 def _wrong(title: str, seen: JudgedRecovery, rows: int | None, given: Given) -> list[str]:

@@ -14,6 +14,7 @@ import pytest
 from mqstore.formats.epoch_file import FILE as EPOCH_FILE
 
 from .. import recovery_cases, stores
+from ..dledger_mishaps import entry_starts
 from ..store.disk.test_lock import other_process
 from ..store.verify.damaged import give_twice
 from .damaged_case import SIZES, of_case
@@ -113,6 +114,21 @@ def test_a_slave_is_told_what_its_master_has(policy: str, said: str, tmp_path: P
     page = run_here(["recover", str(root), "--set", "brokerRole=SLAVE", "--policy", policy]).stdout
     assert f" loses {said}" in page.splitlines()[0]
     assert ("`--policy broker` cuts the log there, too" in page) == (policy == "keep")
+
+
+@pytest.mark.parametrize(("peers", "place"), [("n0-h:1", 0), ("n0-h:1;n1-h:2", 0), ("n0-h:1;n1-h:2", 48)])
+def test_a_node_of_a_dledger_group_is_told_what_its_leader_has(peers: str, place: int, tmp_path: Path) -> None:
+    """A start notices a damaged head of an entry, which the plan corrects, and no damaged record."""
+    root = stores.unpack("5.3.3-dledger", tmp_path)
+    path = root / "dledger-n0" / "data" / f"{49152:020d}"
+    start = entry_starts([path])[5] + place
+    with path.open("r+b") as file:
+        file.seek(start)
+        file.write(bytes(20))
+    page = run_here(["recover", str(root), "--set", f"dLegerPeers={peers}"]).stdout
+    assert ("a node that is elected sends its own" in page) == bool(place)
+    assert (f"a start ends the log at {49152 + start:,}." in page) == (";" in peers and not place)
+    assert ("a start does not notice the damage." in page) == bool(place)
 
 
 def test_every_message_of_a_batch_record_counts(tmp_path: Path) -> None:
