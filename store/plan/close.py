@@ -58,6 +58,7 @@ from .lost_messages import EVERYWHERE, RECORD_BYTES_MAX, LostUnits, lost_units
 from .normalize import renamed
 from .torn_records import (
     CutProperties,
+    FurtherQueues,
     PutRightRules,
     all_put_right,
     cut_properties,
@@ -73,6 +74,7 @@ from .unreferenced import (
     further_topic,
     op_bodies,
     places,
+    with_light_queues,
     with_own_queues,
     with_unreferenced,
 )
@@ -149,7 +151,9 @@ def keep_log(seen: SeenLog, forms: Forms, elsewhere: LostUnits, brought: Sequenc
     _refuse_twins(snapshot, queue, closed)
     bodies = op_bodies(commit_log_of(snapshot.layout, queue), lost, closed, forms)
     stale = finder.stale_end > end
-    pieces = list(encoded(closed, forms, bodies, names_of(_named_further(snapshot, closed, topics))))
+    tombstones = together([fill.lost for fill in closed])
+    further = with_light_queues(tombstones, _named_further(snapshot, tombstones, topics), wanted, topics, forms)
+    pieces = list(encoded(closed, forms, bodies, names_of(further)))
     pieces += _paddings(queue, closed)
     edits = [
         *lengths_of(snapshot, entries, end, stale=stale),
@@ -157,8 +161,7 @@ def keep_log(seen: SeenLog, forms: Forms, elsewhere: LostUnits, brought: Sequenc
     ]
     taken = {at for at, _ in restored} | {fill.gap.previous for fill in closed if fill.padding}
     whole = [r for r in finder.cut if r.position < end and r.position not in taken]
-    further = further_queues(snapshot, whole)
-    cut = cut_properties(queue, whole, further, with_crc=forms.append_crc)
+    cut = cut_properties(queue, whole, further_queues(snapshot, whole), with_crc=forms.append_crc)
     taken |= {record.position for record in cut}
     whole = [r for r in finder.undispatchable if r.position < end and r.position not in taken]
     restored, lmq = _with_numbers(restored, [(r.position, queue.read(r.position, r.size)) for r in whole], audits)
@@ -283,14 +286,12 @@ def _further_topics(
     return {name: topic for name, topic in topics.items() if topic is not None}
 
 
-def _named_further(
-    snapshot: Snapshot, closed: Sequence[Fill], topics: Mapping[QueueId, str]
-) -> dict[int, dict[bytes, int]]:
+def _named_further(snapshot: Snapshot, lost: LostUnits, topics: Mapping[QueueId, str]) -> FurtherQueues:
     """Return, by position of a tombstone, the further queues whose units name the lost record, and its offset in each.
     A broker that makes its queues anew adds the tombstone to these, and no client can acknowledge a message of a LITE
     topic that does not name its LMQ. topics: as of `_further_topics`. Raises Unreadable.
     """
-    lost, found = together([fill.lost for fill in closed]), dict[int, dict[bytes, int]]()
+    found = dict[int, dict[bytes, int]]()
     ids = {
         position: lost.queues[number].queue_id
         for number, position in zip(lost.queue.tolist(), lost.position.tolist(), strict=True)

@@ -86,6 +86,8 @@ from .lost_messages import EVERYWHERE, RECORD_BYTES_MAX, LostUnits, units_at
 
 NamedQueues = Sequence[tuple[bytes, int]]
 """Names of queues, and the queue offset of a record in each."""
+FurtherQueues = Mapping[int, Mapping[bytes, int]]
+"""By position of a record, the names of further queues, and its queue offset in each."""
 _NAMES, _OFFSETS = INNER_MULTI_DISPATCH.encode(), INNER_MULTI_QUEUE_OFFSET.encode()
 _LITE, _LITE_TOPIC = LITE_PREFIX.encode(), LITE_TOPIC.encode()
 
@@ -141,7 +143,7 @@ def with_further(text: bytes, further: NamedQueues, room: int, *, ended: bool) -
     return made if len(made) <= room else text
 
 
-def names_of(further: Mapping[int, Mapping[bytes, int]]) -> dict[int, bytes]:
+def names_of(further: FurtherQueues) -> dict[int, bytes]:
     """Return the properties that name these queues, by position of a record."""
     return {at: with_further(b"", list(named.items()), EVERYWHERE, ended=True) for at, named in further.items()}
 

@@ -2,7 +2,8 @@
 
 Messages between others of a queue are known by their queue offsets. Their records lay somewhere between those of their
 neighbours. A tombstone anywhere in the bytes lost there keeps the queue as it is when a broker rebuilds it: without one
-all later messages would move. Messages that only index items name are known by their number, without a queue. Records
+all later messages would move. Those of LMQs get no tombstones of their own: tombstones there name the LMQs, too.
+Messages that only index items name are known by their number, without a queue. Records
 that only an LMQ, or another queue that is never a record's own, names (spec 2.9) are known by place and size; they
 belong to a queue that lacks messages there.
 
@@ -18,6 +19,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
+from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
@@ -25,21 +27,26 @@ import numpy as np
 from ...formats.blank import BLANK
 from ...formats.derive import Columns
 from ...formats.derive.ragged import Flags, Ints
-from ...formats.message import SMALLEST, TRANSACTION_MASK, SysFlag
+from ...formats.hashing import utf8
+from ...formats.message import PROPERTIES_BYTES_MAX, SMALLEST, TRANSACTION_MASK, SysFlag
 from ...formats.op_record import OFFSET_BYTES, OFFSET_END, offset_text, offsets_in
+from ...formats.tombstone import LOST_ITEM
 from ..audit.queues import QueueAudit
 from ..broker.snapshot import QueueId, Snapshot
-from ..broker.system_topics import HALF_TOPIC, LMQ_PREFIX, OP_TOPIC
+from ..broker.system_topics import HALF_TOPIC, LITE_PREFIX, LMQ_PREFIX, OP_TOPIC
 from ..log.batch import Batch, good_records
 from ..log.commit_log import CommitLog
 from .fill import Fill
-from .gaps import NO_OFFSET, Forms, Gap
+from .gaps import NO_OFFSET, Forms, Gap, is_for_service
 from .lost_messages import LostUnits, items_in
+from .torn_records import FurtherQueues, NamedQueues, with_further
 
 Row = tuple[int, int, int, int]
 """A tombstone: position, size, number of the queue, queue offset."""
 _Pair = tuple[QueueId, int]
 """A queue and a queue offset in it."""
+_NAMES_MAX = 8
+"""Most LMQs for whose names a tombstone without a unit gets room."""
 _OP_BODY_BYTES = 512
 """Most bytes of the body of an op record."""
 
@@ -212,6 +219,8 @@ def with_unreferenced(
         return [], unplaced
     queues = closed[0].lost.queues
     numbers = {queue: number for number, queue in reversed(list(enumerate(queues)))}
+    wanted = list(wanted)
+    more = _names_bytes(wanted, sum(len(fill.lost) for fill in closed))
     begins = sorted((fill.gap.begin, fill.gap.store_timestamp) for fill in closed)
     rooms = sorted(_rooms(closed, forms.smallest_filler), key=lambda room: room.begin)
     ends = [room.end for room in rooms]
@@ -226,7 +235,8 @@ def with_unreferenced(
             unplaced += [Unplaced(place.queue, place.queue_offset, time) for _, time in inside[:1]]
             continue
         least = forms.smallest(topic)
-        most = least + OFFSET_BYTES if topic == OP_TOPIC else forms.whole(topic)  # with the body of an op record
+        # with the body of an op record, or the names of LMQs
+        most = least + OFFSET_BYTES if topic == OP_TOPIC else forms.whole(topic) + more
         low = max(place.low, reach.get(place.queue, 0))
         between = rooms[bisect_left(ends, low) : bisect_right(ends, place.high)]
         for room in between:
@@ -249,6 +259,88 @@ def with_unreferenced(
         changed[number] = _with_rows(closed[number], rows[number], mine)
     placed = {(queues[row[2]], row[3]) for mine in rows for row in mine}
     return _in_order(changed, given | placed) if given else changed, unplaced
+
+
+def _names_bytes(wanted: Sequence[LostMessagePlace], named: int) -> int:
+    """Return the bytes for the names of as many LMQs as each lost record was in. named: number of records with a
+    unit.
+    """
+    light = [place for place in wanted if place.is_light]
+    each = min(_NAMES_MAX, -(-len(light) // max(1, named + len(wanted) - len(light))))
+    longest = max((utf8(place.queue.topic) for place in light), key=len, default=b"")
+    offset = max((place.queue_offset for place in light), default=0)
+    return len(_names([(longest, offset)] * each))
+
+
+def _names(further: NamedQueues) -> bytes:
+    return with_further(b"", further, PROPERTIES_BYTES_MAX, ended=True)
+
+
+def with_light_queues(
+    lost: LostUnits,
+    named: FurtherQueues,
+    wanted: Sequence[LostMessagePlace],
+    topics: Mapping[QueueId, str],
+    forms: Forms,
+) -> FurtherQueues:
+    """Return `named` with the LMQs that lack a message there: a record in the bytes between their neighbours was in
+    them. A message of a LITE topic is in one LMQ, others may be in several.
+
+    lost: all tombstones. named: the further queues of each, by position. topics: as in `with_own_queues`.
+    """
+    names = _LightNames(lost.take(np.argsort(lost.position)), named, forms)
+    free = list(narrowed((place for place in wanted if place.is_light), [_as_units(named)]))
+    for topic in sorted({topics.get(place.queue, "") for place in free}, reverse=True):  # the least known come last
+        rows = [row for row, queue in enumerate(names.own) if _can_be_in_light(queue, topic)]
+        mine = [place for place in free if topics.get(place.queue, "") == topic]
+        lite = [place for place in mine if place.queue.topic.startswith(LITE_PREFIX)]
+        for row, place in _assigned(names.lost, [row for row in rows if not names.of(row)], lite):
+            names.give(row, place)
+        begins, ends = names.lost.position[rows], names.lost.end[rows]
+        others = (place for place in mine if not place.queue.topic.startswith(LITE_PREFIX))
+        for number, ((_, low, high), run) in enumerate(groupby(others, lambda at: (at.queue, at.low, at.high))):
+            first, behind = int(np.searchsorted(begins, low)), int(np.searchsorted(ends, high, side="right"))
+            places, count = list(run)[: max(0, behind - first)], behind - first
+            # spread over the tombstones there, each queue a little farther on
+            picks = [first + (at * count + number % count) // len(places) for at in range(len(places))]
+            for place, pick, until in zip(places, picks, [*picks, behind][1:], strict=True):
+                any(names.give(row, place) for row in rows[pick:until])  # the first that has room
+    return names.found
+
+
+class _LightNames:
+    """Tombstones by position, and the further queues of each, by position."""
+
+    def __init__(self, lost: LostUnits, named: FurtherQueues, forms: Forms) -> None:
+        self.lost, self._forms = lost, forms
+        self.own = [lost.queues[number] for number in lost.queue.tolist()]
+        self.found = {at: dict(names) for at, names in named.items()}
+
+    def of(self, row: int) -> dict[bytes, int]:
+        return self.found.get(int(self.lost.position[row]), {})
+
+    def give(self, row: int, place: LostMessagePlace) -> bool:
+        """Name an LMQ in a tombstone, if there is room for that."""
+        names = {utf8(place.queue.topic): place.queue_offset, **self.of(row)}
+        room = int(self.lost.size[row]) - self._forms.smallest(self.own[row].topic) - len(LOST_ITEM)
+        if len(names) == len(self.of(row)) or not 0 < len(_names(list(names.items()))) <= room:
+            return False
+        self.found[int(self.lost.position[row])] = names
+        return True
+
+
+def _can_be_in_light(queue: QueueId, topic: str) -> bool:
+    """Whether a record of this queue can be in an LMQ whose records have this topic, "" for unknown."""
+    return topic in ("", queue.topic) and not (queue.topic.startswith(LMQ_PREFIX) or is_for_service(utf8(queue.topic)))
+
+
+def _as_units(further: FurtherQueues) -> LostUnits:
+    """Return the places that these names give to records."""
+    rows = [(at, name, offset) for at, names in further.items() for name, offset in names.items()]
+    queues = [QueueId(name.decode("utf-8", "surrogateescape"), 0) for name in dict.fromkeys(row[1] for row in rows)]
+    numbers = {utf8(queue.topic): number for number, queue in enumerate(queues)}
+    columns = [(at, 0, numbers[name], offset, 0) for at, name, offset in rows]
+    return LostUnits(queues, *np.array(columns, np.int64).reshape(-1, 5).T)
 
 
 def _among(units: LostUnits, pairs: set[_Pair]) -> Flags:

@@ -21,7 +21,7 @@ from mqstore.store.disk.layout import Layout
 from mqstore.store.log.message import Message
 from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.plan.plan import Plan
-from mqstore.store.plan.unreferenced import places
+from mqstore.store.plan.unreferenced import LostMessagePlace, places, with_light_queues
 from mqstore.store.put.new_message import NewMessage
 from mqstore.store.put.producer import ProducerOptions, as_stored, committed, decided, open_half
 from mqstore.store.put.writer import StoreWriter
@@ -35,6 +35,7 @@ from ..put.test_producer_transaction import HOST, log_of
 from ..put.writing import NOW, TINY, writer
 from ..recover.recovered import units_of
 from .narrow import overwrite
+from .tombstones import FORMS, lost
 
 LOG_FILE, QUEUE_FILE = 4096, 200
 HALVES = ("A", "B", "C", "D")
@@ -162,6 +163,45 @@ def test_a_tombstone_names_the_further_queues_of_its_record(name: str, tmp_path:
     shutil.rmtree(root / "consumequeue")
     kept(root, name[:3], config)
     assert positions_of(root, config) == before
+
+
+@pytest.mark.parametrize("name", ["4.9.7-lmq", "5.3.3-lmq"])
+def test_light_queues_without_units_get_the_tombstones(name: str, tmp_path: Path) -> None:
+    """Each offset that an LMQ lacks is that of a tombstone, also where a record was in several: no unit is repeated."""
+    root, config = light(name, tmp_path)
+    before = positions_of(root, config)
+    overwrite(root / "commitlog", 256 << 10, 2 * 4096, bytes(3 * 4096))
+    shutil.rmtree(root / "consumequeue")
+    kept(root, name[:3], config)
+    tombstones = {m.position for m in log_of(root, config) if "LOST" in m.properties}
+    light_after = {
+        queue: units for queue, units in positions_of(root, config).items() if queue.topic.startswith("%LMQ%")
+    }
+    assert light_after
+    for queue, units in light_after.items():
+        assert units.keys() == before[queue].keys()
+        assert len(set(units.values())) == len(units)
+        moved = {at for number, at in units.items() if at != before[queue][number]}
+        assert moved <= tombstones
+
+
+def test_a_record_of_a_lite_topic_is_in_one_light_queue() -> None:
+    """Where it could be in any of two queues, the one that ends first gets it; records of other topics get no name."""
+    records = lost((100, 400, "chat"), (500, 400, "chat"), (900, 400, "other"), (1300, 400, "-"))
+    rooms = [QueueId(f"%LMQ%$chat${name}", 0) for name in "abc"]
+    free = [
+        LostMessagePlace(rooms[0], 3, 0, 5000),
+        LostMessagePlace(rooms[1], 8, 0, 600),
+        LostMessagePlace(rooms[2], 5, 2000, 5000),
+    ]
+    topics = dict.fromkeys(rooms, "chat")
+    found = with_light_queues(records, {}, free, topics, FORMS)
+    assert found == {100: {b"%LMQ%$chat$b": 8}, 500: {b"%LMQ%$chat$a": 3}}
+    assert with_light_queues(records, found, free, topics, FORMS) == found
+    plain = [place._replace(queue=QueueId(f"%LMQ%{place.queue_offset}", 0)) for place in free]
+    both = with_light_queues(records, found, plain, {}, FORMS)
+    assert {b"%LMQ%3", b"%LMQ%8"} < {name for names in both.values() for name in names}
+    assert 1300 not in with_light_queues(records, {}, plain[2:], {}, FORMS)
 
 
 @pytest.mark.parametrize("name", ["4.9.7-lmq", "5.3.3-lmq"])
