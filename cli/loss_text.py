@@ -79,8 +79,9 @@ def timer_lines(found: Recovery) -> list[str]:
         they = "it was" if again.delayed_again == 1 else "they were"
         lines += ["", f"{delayed} would be delivered again: delayOffset.json does not have that {they} delivered."]
     if again.popped_again:
-        came = counted(again.popped_again, "message that came", "messages that came", form=",")
-        lines += ["", f"{came} back to POP consumers would come again: the position in the revive topic is older."]
+        given = counted(again.popped_again, "message", form=",")
+        why = "the positions of groups or in the revive topic are older"
+        lines += ["", f"{given} that POP consumers were given would be given again: {why}."]
     if again.asked_again:
         committed = counted(again.asked_again, "committed transaction", form=",")
         lines += ["", f"{committed} would be asked about again: a start reads no op record of theirs."]

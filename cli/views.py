@@ -145,6 +145,9 @@ def _pop_text(record: Record, common: Common) -> Iterator[str]:
         f" at {_time(record['now'], common)}:"
         f" {_pop_counts(record)}"
     )
+    if again := record["again"]:
+        given = counted(again, "message", form=",")
+        yield f"  {given} would be given again by a start: the positions of the groups on disk are not past them"
     for name in ("stray_acks", "wrong_bodies"):
         if record[name]:
             yield f"  {record[name]:,} {name.replace('_', ' ')}"

@@ -146,6 +146,13 @@ def offsets_of(check_point: Mapping[str, Any]) -> Iterator[tuple[int, bool]]:
         yield check_point["start_offset"] + difference, acknowledged
 
 
+def named_offsets(fields: Mapping[str, Any]) -> list[int]:
+    """The queue offsets of the messages that a check point or an acknowledgement is about."""
+    if "num" in fields:
+        return [offset for offset, _ in offsets_of(fields)]
+    return list(fields.get("ack_offsets", [fields.get("ack_offset")]))
+
+
 def retry_topics(topic: str, group: str) -> tuple[str, ...]:
     """Topics for messages that a group did not acknowledge in time; a broker writes to one of them."""
     if topic.startswith(RETRY_PREFIX):

@@ -121,6 +121,10 @@ class Ragged:
         pairs = zip(self.start.tolist(), ends.tolist(), strict=True)
         return [bytes(view[begin:end]) for begin, end in pairs]
 
+    def begins(self, text: bytes) -> Flags:
+        """bool[n]: the string begins with `text`."""
+        return Ragged(self.buffer, self.start, np.minimum(self.length, len(text))).equals(text)
+
     def equals(self, text: bytes) -> Flags:
         """bool[n]: the string is `text`. A missing string equals no text."""
         rows = np.flatnonzero(self.length == len(text))

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...formats.delay_offset import FILE as DELAY_FILE
-from ...formats.derive.ragged import Flags, Ints
+from ...formats.derive.ragged import Flags, Ints, Ragged
 from ...formats.digest_columns import Digests, digest_column, mixed
 from ...formats.hashing import utf8
 from ...formats.message_properties import REAL_TOPIC, UNIQ_KEY
@@ -21,7 +21,7 @@ from ...formats.property_columns import PropertyItems
 from ..broker.dispatch import dispatch
 from ..broker.dispatch_record import OWN_QUEUES
 from ..broker.profiles import profile_of
-from ..broker.system_topics import CHECKED_TOO_OFTEN, DEAD_LETTER_PREFIX, SCHEDULE_TOPIC
+from ..broker.system_topics import CHECKED_TOO_OFTEN, DEAD_LETTER_PREFIX, MEMBERS_PREFIX, SCHEDULE_TOPIC
 from ..columns import rows_of
 from ..counted import counted
 from ..disk.lock import holder
@@ -170,7 +170,7 @@ def unreliable(store: StoreReader) -> str:
 
 
 def is_next(store: StoreReader) -> bool:
-    """Whether a start is next, which goes on by the positions on disk. A running broker has newer ones."""
+    """Whether a start goes on by the positions on disk: a running broker has newer ones. A slave gives out nothing."""
     return holder(store.layout.lock) in (None, os.getpid()) and not store.config.is_slave
 
 
@@ -404,6 +404,40 @@ def due_times(store: StoreReader, batch: Batch, now_ms: int) -> Ints:
             asked = np.maximum(stored[rows], now_ms)
             due[rows] = np.where(due[rows] > asked + levels[queue_id], asked, due[rows])
     return np.maximum(due, stored)
+
+
+def identity(batch: Batch, row: int, keys: Ragged) -> bytes:
+    """Return what a message keeps on its way through retry topics: its unique key, else born time and body CRC."""
+    if keys.length[row] > 0:
+        return keys[row]
+    columns = batch.columns
+    return b"%d %d" % (columns.ints("born_timestamp")[row], columns.ints("body_crc")[row])
+
+
+def own_name(store: StoreReader) -> str:
+    """Return the broker's name from its options or its own topics; "" if they do not tell."""
+    if told := store.config.broker_name:
+        return told
+    named = [topic.removeprefix(MEMBERS_PREFIX) for topic in store.configured if topic.startswith(MEMBERS_PREFIX)]
+    return named[0] if len(named) == 1 else ""
+
+
+def records_of(
+    store: StoreReader, what: str, prefixes: tuple[str, ...], note: Note, behind: int | None = None
+) -> Iterator[Batch]:
+    """Yield the records of all topics with one of these prefixes; if the queues may lack some, of the whole log.
+
+    what: begins the notes. behind: see `topic_records`.
+    """
+    topics = [topic for topic in store.named_topics if topic.startswith(prefixes)]
+    if why := unreliable(store) or any_lacking(store, topics):
+        note(f"{what}: {why}: scanning the log")
+        yield from store.good_records(behind)
+        for topic in topics:
+            note_lost(store, topic, note)
+        return
+    for topic in topics:
+        yield from queue_records(store, topic, note, behind)
 
 
 def any_lacking(store: StoreReader, topics: Iterable[str], *, reached_too: bool = True) -> str:

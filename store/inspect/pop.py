@@ -7,7 +7,8 @@ group's retry topic.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -19,13 +20,13 @@ import numpy as np
 from ...formats import message_properties as names
 from ...formats import pop as pop_format
 from ...formats.consumer_order_info import FILE as ORDER_FILE
-from ...formats.derive.ragged import Flags, Ragged
+from ...formats.derive.ragged import Ragged
 from ...formats.hashing import utf8
 from ...formats.message_properties import RETRY_PREFIX
 from ...formats.property_columns import PropertyItems
 from ..broker.profiles import profile_of
 from ..broker.snapshot import QueueId, list_entries
-from ..broker.system_topics import MEMBERS_PREFIX, TIMER_TOPIC
+from ..broker.system_topics import TIMER_TOPIC, is_system_group
 from ..disk.layout import KV_STORE
 from ..disk.lock import holder
 from ..errors import Missing, StoreError
@@ -34,15 +35,18 @@ from ..log.commit_log import RecordPlaces, batches
 from ..log.message import tombstones
 from ..queues.rocksdb import RocksDb, is_rocksdb
 from ..queues.rocksdb_copy import CutShort, DatabaseLoss, emptiness, loss_or_cut
+from ..queues.units import LARGEST_OFFSET
 from ..search.store import Note, StoreReader, silent
 from ..settings.read import Progress, read_config_file, read_pop, read_progress
 from ..settings.rocksdb import read_entries
 from ..start.config_load import config_rules
-from .own_topics import any_lacking, note_lost, queue_records, unread_records, unreliable
+from .own_topics import identity, is_next, own_name, records_of, unread_records
 from .timer_records import Scanned, TimerRecords
 from .timers import TimerMessageState, timers
 
-_place = itemgetter("topic", "group", "queue_id", "queue_offset")
+_place: Callable[[Mapping[str, Any]], tuple[str, str, int, int]] = itemgetter(
+    "topic", "group", "queue_id", "queue_offset"
+)
 Key = tuple[Any, ...]
 Place = tuple[str, int, int]
 """A place in a revive topic: topic, queue, offset."""
@@ -75,12 +79,8 @@ class PoppedMessage(NamedTuple):
 
     def is_in(self, fields: Mapping[str, Any]) -> bool:
         """Whether a check point or an acknowledgement is about the message."""
-        if (fields["topic"], fields["queue_id"]) != (self.topic, self.queue_id):
-            return False
-        if "num" in fields:
-            return any(offset == self.queue_offset for offset, _ in pop_format.offsets_of(fields))
-        acked = fields.get("ack_offsets", [fields.get("ack_offset")])
-        return self.queue_offset in acked
+        its_queue = (fields["topic"], fields["queue_id"]) == (self.topic, self.queue_id)
+        return its_queue and self.queue_offset in pop_format.named_offsets(fields)
 
 
 @dataclass
@@ -91,8 +91,9 @@ class PopRecords:
     the timer topic. broker_name: of the broker, taken for acknowledgements without a name; None if unknown. came_back:
     retry topic → unique key → positions. newest: revive queue → offset of its newest record. wrong: number of invalid
     bodies. lost: if only some messages are asked about, the number of records that cannot be read. again: check points
-    for one message alone. stops: revive queue → offset → position of records that no broker gets past. waiting: records
-    of the timer topic.
+    for one message alone. given: places of the messages that check points and acknowledgements of this broker name.
+    groups: (group, topic) that any of them names. stops: revive queue → offset → position of records that no broker
+    gets past. waiting: records of the timer topic.
     """
 
     check_points: dict[Key, CheckPoint] = field(default_factory=dict)
@@ -102,6 +103,8 @@ class PopRecords:
     wrong: int = 0
     lost: int = 0
     again: list[CheckPoint] = field(default_factory=list)
+    given: set[Key] = field(default_factory=set)
+    groups: set[tuple[str, str]] = field(default_factory=set)
     stops: dict[tuple[str, int], dict[int, int]] = field(default_factory=dict)
     waiting: list[TimerRecords] = field(default_factory=list)
     broker_name: str | None = None
@@ -116,6 +119,11 @@ class PopRecords:
         mine = ((offset, places.get(at[:2])) for offset, places in both)
         waiting = {offset for offset, places in both if places.keys() == {None}}  # only in the timer so far
         return waiting | {offset for offset, place in mine if place is not None and at < place}
+
+    @property
+    def every(self) -> Iterator[CheckPoint]:
+        """All check points, also those that were written again."""
+        return (each for point in self.check_points.values() for each in (point, *point.again.values()))
 
     @property
     def stray_acks(self) -> int:
@@ -136,15 +144,15 @@ def pop_records(
 
     behind: see `topic_records`. Raises Unreadable.
     """
-    found = PopRecords(broker_name=_own_name(store) or None)
+    found = PopRecords(broker_name=own_name(store) or None)
     grammar = config_rules(profile_of(store.generation.version)).grammar
     own = (TIMER_TOPIC, pop_format.REVIVE_TOPIC)
     seen = [np.empty(0, np.int64)]
     for batch in records_of(store, "pop", (*own, RETRY_PREFIX), note, behind):
         topics, items = batch.columns.ragged("topic"), PropertyItems(batch.columns.ragged("properties"))
-        revive = _begins(topics, pop_format.REVIVE_TOPIC)
+        revive = topics.begins(utf8(pop_format.REVIVE_TOPIC))
         timed = topics.equals(utf8(TIMER_TOPIC))
-        waits = timed & _begins(items.find(names.REAL_TOPIC), pop_format.REVIVE_TOPIC)
+        waits = timed & items.find(names.REAL_TOPIC).begins(utf8(pop_format.REVIVE_TOPIC))
         found.waiting += [TimerRecords.of(batch.take(waits))] if waits.any() else []
         if about:
             found.lost += int(((revive | timed) & tombstones(batch.columns)).sum())
@@ -156,9 +164,11 @@ def pop_records(
             place = _note_place(found, batch, row, stops=bool(why)) if revive[row] else None
             if fields is None:
                 found.wrong += tag in pop_format.BODIES  # a broker skips any other record, as it skips a tombstone
-            elif not about or any(one.is_in(fields) for one in about):
-                _add(found, tag, CheckPoint(fields, int(batch.position[row]), place))
-        again = _begins(topics, RETRY_PREFIX) & (items.find(pop_format.FIRST_POP_TIME).length > 0)
+            else:
+                found.groups.add((fields["group"], fields["topic"]))
+                if not about or any(one.is_in(fields) for one in about):
+                    _add(found, tag, CheckPoint(fields, int(batch.position[row]), place))
+        again = topics.begins(utf8(RETRY_PREFIX)) & (items.find(pop_format.FIRST_POP_TIME).length > 0)
         _add_returned(found, batch, np.flatnonzero(again).tolist(), items.find(names.UNIQ_KEY))
     _join_again(found)
     if about:
@@ -184,30 +194,6 @@ def _join_again(found: PopRecords) -> None:
             found.check_points[pop_format.key_of(fields)] = newest
 
 
-def records_of(
-    store: StoreReader, what: str, prefixes: tuple[str, ...], note: Note, behind: int | None = None
-) -> Iterator[Batch]:
-    """Yield the records of all topics with one of these prefixes; if the queues may lack some, of the whole log.
-
-    what: begins the notes. behind: see `topic_records`.
-    """
-    topics = [topic for topic in store.named_topics if topic.startswith(prefixes)]
-    if why := unreliable(store) or any_lacking(store, topics):
-        note(f"{what}: {why}: scanning the log")
-        yield from store.good_records(behind)
-        for topic in topics:
-            note_lost(store, topic, note)
-        return
-    for topic in topics:
-        yield from queue_records(store, topic, note, behind)
-
-
-def _begins(strings: Ragged, prefix: str) -> Flags:
-    """bool[n]: the string begins with the prefix."""
-    head = utf8(prefix)
-    return Ragged(strings.buffer, strings.start, np.minimum(strings.length, len(head))).equals(head)
-
-
 def _note_place(found: PopRecords, batch: Batch, row: int, *, stops: bool) -> Place:
     """Note a record of a revive topic, and return its place."""
     topic = batch.columns.ragged("topic")[row].decode("utf-8", "replace")
@@ -223,9 +209,12 @@ def _add(found: PopRecords, tag: str, new: CheckPoint) -> None:
     """Add a check point or an acknowledgement; of several records of one, the newest counts."""
     fields = new.fields
     key = pop_format.key_of(fields)
+    offsets = pop_format.named_offsets(fields)
+    if found.broker_name in (None, key[-1]) or not key[-1].strip():
+        found.given |= {(fields["topic"], fields["group"], fields["queue_id"], offset) for offset in offsets}
     if tag in (pop_format.ACK_TAG, pop_format.BATCH_ACK_TAG):
         mine = found.acks.setdefault(key if key[-1].strip() else _unnamed(key), {})
-        for offset in [fields["ack_offset"]] if tag == pop_format.ACK_TAG else fields["ack_offsets"]:
+        for offset in offsets:
             places, place = mine.setdefault(offset, {}), new.revived
             queue = None if place is None else place[:2]
             places[queue] = max(filter(None, (places.get(queue), place)), default=None)
@@ -245,12 +234,8 @@ def _add_returned(found: PopRecords, batch: Batch, rows: list[int], keys: Ragged
         mine.setdefault(identity(batch, row, keys), []).append(int(batch.position[row]))
 
 
-def identity(batch: Batch, row: int, keys: Ragged) -> bytes:
-    """Return what a message keeps on its way through retry topics: its unique key, else born time and body CRC."""
-    if keys.length[row] > 0:
-        return keys[row]
-    columns = batch.columns
-    return b"%d %d" % (columns.ints("born_timestamp")[row], columns.ints("body_crc")[row])
+AGAIN = "again"
+"""Beside states: the messages that `_given_again` returns."""
 
 
 class PopState(StrEnum):
@@ -271,6 +256,7 @@ class Popped:
     visible_timestamp: until then no other consumer gets it. check_point: position of the check point, None if
     `kvStore/` has the message instead. position: of the message, None if it cannot be found. returned: its position in
     the retry topic. broker_name: of another broker that has the message, for which this one acted as master; else "".
+    again: see `_given_again`.
     """
 
     topic: str
@@ -285,6 +271,12 @@ class Popped:
     returned: int | None = None
     reason: str = ""
     broker_name: str = ""
+    again: bool = False
+
+    @property
+    def place(self) -> Key:
+        """Topic, group, queue id, queue offset."""
+        return self.topic, self.group, self.queue_id, self.queue_offset
 
 
 @dataclass
@@ -305,19 +297,20 @@ class ReviveQueue:
 
 @dataclass
 class Pop:
-    """What POP left in a store. groups: (group, topic) → state → number of messages."""
+    """What POP left in a store. groups: (group, topic) → state, or `AGAIN` → number of messages."""
 
     now_ms: int
     check_points: int = 0
     stray_acks: int = 0
     wrong: int = 0
-    groups: dict[tuple[str, str], dict[PopState, int]] = field(default_factory=dict)
+    groups: dict[tuple[str, str], Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     rows: list[Popped] = field(default_factory=list)
     revive: list[ReviveQueue] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         """For `inspect --pop`."""
-        counts = {s.value: sum(group[s] for group in self.groups.values()) for s in PopState}
+        states = (*map(str, PopState), AGAIN)
+        counts = {state: sum(group[state] for group in self.groups.values()) for state in states}
         return {
             "type": "pop",
             "now": self.now_ms,
@@ -326,8 +319,8 @@ class Pop:
             "stray_acks": self.stray_acks,
             "wrong_bodies": self.wrong,
             "groups": [
-                {"group": group, "topic": topic, **{s.value: n for s, n in states.items()}}
-                for (group, topic), states in sorted(self.groups.items())
+                {"group": group, "topic": topic, **{state: counts[state] for state in states}}
+                for (group, topic), counts in sorted(self.groups.items())
             ],
             "messages": [vars(row) for row in self.rows],
             "revive_queues": [vars(queue) for queue in self.revive],
@@ -337,84 +330,96 @@ class Pop:
 def pop(store: StoreReader, now_ms: int, note: Note) -> Pop:
     """Return what consumers have of a store at `now_ms`. Raises Unreadable."""
     _note_order_info(store, note)
-    records = pop_records(store, note)
-    found = Pop(now_ms, len(records.check_points), wrong=records.wrong)
-    found.stray_acks = records.stray_acks
+    records, kept = pop_records(store, note), kv_store(store, note).rows
+    found = Pop(now_ms, len(records.check_points), records.stray_acks, records.wrong)
     progress = read_progress(store.layout.config, store.layout.broker_config)
     found.revive = [
         ReviveQueue(*queue, _reached(progress, *queue), newest, *(_blocker(records, progress, queue) or ()))
         for queue, newest in sorted(records.newest.items())
     ]
     for key, point in records.check_points.items():
-        fields = point.fields
-        counts = found.groups.setdefault((fields["group"], fields["topic"]), dict.fromkeys(PopState, 0))
-        rows = _not_acked(records, key)
-        counts[PopState.ACKED] += len([*pop_format.offsets_of(fields)]) - len(rows)
+        rows, fields = _not_acked(records, key), point.fields
+        acked = len(pop_format.named_offsets(fields)) - len(rows)
+        found.groups[fields["group"], fields["topic"]][PopState.ACKED] += acked
         found.rows += rows
-    kept = kv_store(store, note).rows
-    for row in kept:
-        found.groups.setdefault((row.group, row.topic), dict.fromkeys(PopState, 0))
     found.rows += kept
-    _locate(store, found.rows, records)
-    points = [each for point in records.check_points.values() for each in (point, *point.again.values())]
-    read = {point.position for point in points if _is_read(point, progress)}
-    blocked = {point.position: _why_blocked(store, point, records, progress) for point in points}
-    stays = _stay_in_the_timer(store, records, now_ms)
+    for topic, group, *_ in _tell(store, found.rows, records, progress, now_ms):
+        found.groups[group, topic][AGAIN] += 1
     for row in found.rows:
-        at = row.check_point
-        row.state, row.reason = _state(row, now_ms, at in read, blocked.get(at or -1, ""), stays.get(at, ""))
         found.groups[row.group, row.topic][row.state] += 1
     found.rows.sort(key=lambda row: (row.visible_timestamp, row.check_point or 0, row.queue_offset))
     return found
 
 
 def popped_again(store: StoreReader) -> int:
-    """Return how many messages a start gives POP consumers again although they came back: the position in the revive
-    topic is written every five seconds, and lies before their check points. Raises Unreadable.
+    """Return how many messages a start gives POP consumers again: it goes on by positions that brokers write every five
+    seconds. Check points behind that in the revive topic are read again, though their messages came back; and messages
+    behind that of a group are given again, whatever became of them. Raises Unreadable.
     """
-    progress = read_progress(store.layout.config, store.config)
-    unread = [] if store.config.is_slave else [*_unread(store, progress)]
-    if not unread:
+    if not is_next(store):
         return 0
-    records = pop_records(store, silent, behind=min(unread))
-    points = [(k, p) for k, p in records.check_points.items() if p.revived is not None and not _is_read(p, progress)]
+    kept, own = kv_store(store, silent).rows, (TIMER_TOPIC, pop_format.REVIVE_TOPIC)
+    progress = read_progress(store.layout.config, store.config)
+    of_pop = any(topic.startswith(own) for topic in store.topics)
+    begins = [*_unread(store, progress, by_groups=True)] if of_pop else []
+    records = pop_records(store, silent, behind=min(begins)) if begins else PopRecords()
+    points = ((k, p) for k, p in records.check_points.items() if p.revived is not None and not _is_read(p, progress))
     reached = (k for k, p in points if not _why_blocked(store, p, records, progress))
     rows = [row for key in reached for row in _not_acked(records, key)]
     _locate(store, rows, records)
-    return sum(row.returned is not None for row in rows)
+    back = {row.place for row in rows if row.returned is not None}
+    return len(back | _given_again(store, records, progress, kept))
+
+
+def _given_again(store: StoreReader, records: PopRecords, progress: Progress, rows: Iterable[Popped]) -> set[Key]:
+    """Return the places of messages, of `records` and `rows`, that a start gives out again, acknowledged or not: the
+    group's position in the queue is not past them. Where a group has none, nothing tells where a start goes on.
+    """
+    given = records.given | {row.place for row in rows if not row.broker_name} if is_next(store) else set()
+    reached = {
+        place[:3]: progress.get(QueueId(place[0], place[2]), {}).get(place[1], LARGEST_OFFSET) for place in given
+    }
+    return {place for place in given if place[3] >= reached[place[:3]]}
 
 
 def given_out(
     store: StoreReader, about: Sequence[PoppedMessage], kept: Sequence[Popped], now_ms: int, note: Note
-) -> tuple[list[Popped], int]:
+) -> tuple[list[Popped], PopRecords]:
     """Return each time that a consumer was given one of the messages, with its state at `now_ms`, the newest last; and
-    how many records, which may have been of their check points, are lost. kept: what kvStore has. Raises Unreadable.
+    what the topics of POP hold about them. kept: what kvStore has. Raises Unreadable.
     """
     _note_order_info(store, note)
     progress = read_progress(store.layout.config, store.layout.broker_config)
     # a record that no broker gets past may stand in front of the messages
     begins = [one.position for one in about] + list(_unread(store, progress))
     records = pop_records(store, note, about, min(begins, default=None))
-    found = []
-    stays = _stay_in_the_timer(store, records, now_ms)
+    places = {one[:3] for one in about}
+    found = [row for row in kept if (row.topic, row.queue_id, row.queue_offset) in places]
     given = ((key, p, one) for key, p in records.check_points.items() for one in about if one.is_in(p.fields))
     for key, point, one in given:
-        row, newest = _row(point, one.queue_offset), point.of(one.queue_offset)
-        _locate(store, [row], records)
-        if row.broker_name:
-            continue
-        row.state = PopState.ACKED
+        row = _row(point, one.queue_offset)
         done = (row.queue_offset, True) in pop_format.offsets_of(point.fields)
-        if not done and row.queue_offset not in records.acked(key):
-            read, blocked = _is_read(newest, progress), _why_blocked(store, newest, records, progress)
-            row.state, row.reason = _state(row, now_ms, read, blocked, stays.get(newest.position, ""))
+        row.state = PopState.ACKED if done or row.queue_offset in records.acked(key) else PopState.UNKNOWN
         found.append(row)
-    places = {one[:3] for one in about}
-    mine = [row for row in kept if (row.topic, row.queue_id, row.queue_offset) in places]
-    _locate(store, mine, records)
-    for row in mine:
-        row.state, row.reason = _state(row, now_ms, read=False)
-    return sorted([*found, *mine], key=lambda row: (row.pop_timestamp, row.check_point or 0)), records.lost
+    _tell(store, found, records, progress, now_ms)
+    mine = (row for row in found if not row.broker_name)
+    return sorted(mine, key=lambda row: (row.pop_timestamp, row.check_point or 0)), records
+
+
+def _tell(store: StoreReader, rows: list[Popped], records: PopRecords, progress: Progress, now_ms: int) -> set[Key]:
+    """Set places, and states of messages that are not acknowledged. Returns `_given_again`. Raises Unreadable."""
+    again = _given_again(store, records, progress, rows)
+    for row in rows:
+        row.again = row.place in again
+    _locate(store, rows, records)
+    points = {point.position: point for point in records.every}
+    stays = _stay_in_the_timer(store, records, now_ms)
+    for row in (row for row in rows if row.state is not PopState.ACKED):
+        point, read, blocked = points.get(row.check_point or -1), False, ""
+        if point is not None:
+            read, blocked = _is_read(point, progress), _why_blocked(store, point, records, progress)
+        row.state, row.reason = _state(row, now_ms, read, blocked, stays.get(row.check_point, ""))
+    return again
 
 
 def _note_order_info(store: StoreReader, note: Note) -> None:
@@ -485,13 +490,18 @@ def _reached(progress: Progress, topic: str, queue_id: int) -> int | None:
     return progress.get(QueueId(topic, queue_id), {}).get(pop_format.REVIVE_GROUP)
 
 
-def _unread(store: StoreReader, progress: Progress) -> Iterator[int]:
-    """Yield the position of the next record that a broker reads in each revive queue. Raises Unreadable."""
-    for topic in store.named_topics:
-        for directory in store.queues.of_topic(topic) if topic.startswith(pop_format.REVIVE_TOPIC) else ():
-            with store.queues.open(topic, directory.queue_id) as queue:
-                first = max(queue.first_offset, _reached(progress, topic, directory.queue_id) or 0)
-                unit = queue.unit(max(first, store.queue_summary(queue).min_offset))
+def _unread(store: StoreReader, progress: Progress, *, by_groups: bool = False) -> Iterator[int]:
+    """Yield the position of the next record that a broker reads in each revive queue. by_groups: and of the next
+    message of each queue that some group has not passed. Raises Unreadable.
+    """
+    for directory in store.queues:
+        place = QueueId(directory.topic, directory.queue_id)
+        reached = [n for group, n in progress.get(place, {}).items() if by_groups and not is_system_group(group)]
+        if place.topic.startswith(pop_format.REVIVE_TOPIC):
+            reached = [_reached(progress, *place) or 0]
+        if reached:
+            with store.queues.open(*place) as queue:
+                unit = queue.unit(max(queue.first_offset, min(reached), store.queue_summary(queue).min_offset))
             if unit is not None and unit.valid:
                 yield unit.physical_offset
 
@@ -520,8 +530,7 @@ def _why_blocked(store: StoreReader, point: CheckPoint, records: PopRecords, pro
 
 def _stay_in_the_timer(store: StoreReader, records: PopRecords, now_ms: int) -> dict[int | None, str]:
     """Return position → reason for check points that never leave the timer topic (spec 04, 4.9). Raises Unreadable."""
-    points = (each for point in records.check_points.values() for each in (point, *point.again.values()))
-    waiting = {point.position for point in points if point.revived is None}
+    waiting = {point.position for point in records.every if point.revived is None}
     if not waiting:
         return {}
     scanned = Scanned(TimerRecords.concat(records.waiting))
@@ -531,7 +540,7 @@ def _stay_in_the_timer(store: StoreReader, records: PopRecords, now_ms: int) -> 
 
 def _locate(store: StoreReader, rows: list[Popped], records: PopRecords) -> None:
     """Find the positions of the messages, and of their copies in the retry topics."""
-    topics, own = set(store.topics), _own_name(store)
+    topics, own = set(store.topics), own_name(store)
     queues: dict[tuple[str, int], list[Popped]] = {}
     for row in rows:
         row.broker_name = row.broker_name if own and row.broker_name != own else ""
@@ -556,14 +565,6 @@ def _locate(store: StoreReader, rows: list[Popped], records: PopRecords) -> None
             row.returned = _returned_at(row, known, records)
         else:
             row.position = None
-
-
-def _own_name(store: StoreReader) -> str:
-    """Return the broker's name from its options or its own topics; "" if they do not tell."""
-    if told := store.config.broker_name:
-        return told
-    named = [topic.removeprefix(MEMBERS_PREFIX) for topic in store.configured if topic.startswith(MEMBERS_PREFIX)]
-    return named[0] if len(named) == 1 else ""
 
 
 def _returned_at(row: Popped, known: bytes, records: PopRecords) -> int | None:

@@ -260,7 +260,7 @@ class Retries:
 
 def retries(store: StoreReader, note: Note) -> Retries:
     """Count the messages in the retry and dead letter topics of a store. Raises Unreadable."""
-    from .pop import records_of
+    from .own_topics import records_of
 
     progress = read_progress(store.layout.config, store.layout.broker_config)
     groups = {group for known in progress.values() for group in known}

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ...formats.message_properties import REAL_TOPIC
-from ...formats.pop import REVIVE_TOPIC
+from ...formats.pop import REVIVE_TOPIC, retry_topics
 from ..broker.snapshot import QueueId
 from ..broker.system_topics import SCHEDULE_TOPIC, TIMER_TOPIC
 from ..counted import counted
@@ -152,7 +152,9 @@ class _Tracer:
         units = [named(store, chosen, place) for place in places_of(chosen)] if chosen else []
         waiting = Waiting(store, family, self._question.now_ms, note, self._version)
         why = waiting.judgement() if chosen is None else None
-        pops, lost = self._pops([chosen, *(message for _, message in family.retries)] if chosen is not None else [])
+        pops, owners, lost = self._pops(
+            [chosen, *(message for _, message in family.retries)] if chosen is not None else []
+        )
         events = story(store, family, units, waiting, pops)
         superseded = None
         if chosen is not None:
@@ -160,7 +162,7 @@ class _Tracer:
             events += compacted.events
             superseded = compacted.judgement
             events += tiered_copies(store, chosen)
-        of_group: dict[str, list[Popped]] = {}
+        of_group: dict[str, list[Popped]] = {group: [] for group in owners}
         for popped in pops:
             of_group.setdefault(popped.group, []).append(popped)
         known = Known(
@@ -199,22 +201,25 @@ class _Tracer:
             store_timestamp=message.store_timestamp,
         )
 
-    def _pops(self, messages: list[Message]) -> tuple[list[Popped], tuple[Evidence, ...]]:
-        """Return each time that POP gave a consumer a message, and what may have been a further one: a check point
-        waits in the timer topic first.
+    def _pops(self, messages: list[Message]) -> tuple[list[Popped], set[str], tuple[Evidence, ...]]:
+        """Return each time that POP gave a consumer a message, the groups that are known to consume its topic by POP,
+        and what may have been a further time: a check point waits in the timer topic first.
         """
         store = self._store
         if not messages:
-            return [], ()
+            return [], set(), ()
         kept = self._kv_store.rows
         if not kept and not any(t.startswith(_OF_POP) for t in store.topics):
-            return [], ()
+            return [], set(), ()
         from ..inspect.pop import PoppedMessage, given_out
 
         places = [PoppedMessage(m.topic, m.queue_id, m.queue_offset, m.position) for m in messages]
-        rows, lost = given_out(store, places, kept, self._question.now_ms, self._note)
+        rows, found = given_out(store, places, kept, self._question.now_ms, self._note)
+        topic, named = messages[0].topic, found.groups | {(row.group, row.topic) for row in kept}
+        owners = {group for group, of in named if of in (topic, *retry_topics(topic, group))}
+        lost = found.lost
         text = f"{counted(lost, 'record')} of the log, where POP notes what consumers have, cannot be read"
-        return rows, (Evidence(text, "commitlog"),) if lost else ()
+        return rows, owners, (Evidence(text, "commitlog"),) if lost else ()
 
     def _judge(self, found: Trace, known: Known, units: list[FoundUnit]) -> None:
         """Add a verdict for each group that something connects with the message, or for the one asked for."""

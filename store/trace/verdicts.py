@@ -163,8 +163,14 @@ def _popped(known: Known, group: str) -> Judgement | None:
     until = last.visible_timestamp
     where = KV_STORE if last.check_point is None else f"commitlog at {last.check_point}"
     evidence = (Evidence("its newest check point", where),)
+    again = ""
+    if any(each.again for each in times):
+        again = "a start gives it again, since the group's position on disk is not past it"
     if last.state is PopState.ACKED:
-        return Judgement(DeliveryVerdict.PASSED, "a consumer acknowledged it (POP)", evidence)
+        reason = "a consumer acknowledged it (POP)"
+        if again:
+            return Judgement(DeliveryVerdict.WAITING, f"{reason}, but {again}", evidence)
+        return Judgement(DeliveryVerdict.PASSED, reason, evidence)
     if last.state is PopState.RETURNED:
         back = Evidence("written again for the group", f"commitlog at {last.returned}")
         reason = "no consumer acknowledged it in time (POP): it is in the retry topic of the group"
@@ -178,6 +184,10 @@ def _popped(known: Known, group: str) -> Judgement | None:
     elif last.state is PopState.NEVER:
         verdict = DeliveryVerdict.NEVER_FIRES
         reason = f"no consumer acknowledged it (POP), and it is not delivered again: {last.reason}"
+    if again and verdict is DeliveryVerdict.INVISIBLE:
+        reason = f"{again}; {reason}"
+    elif again:
+        verdict, reason = DeliveryVerdict.WAITING, f"a consumer got it (POP), but {again}"
     return Judgement(verdict, reason, evidence, until)
 
 
