@@ -596,6 +596,5 @@ def _checkpoint(snapshot: Snapshot, fix: IndexFix | None, builder: PlanBuilder, 
     """Return the checkpoint of the store that a plan leads to."""
     old, index = Checkpoint(**snapshot.checkpoint), builder.index.files
     kept = index.files[: len(index.files) - len(fix.gone)] if fix else index.files
-    items = index.geometry.items
-    full = [file.header.end_timestamp for file in kept if file.header.index_count >= items]
+    full = [file.header.end_timestamp for file in kept if file.header.index_count >= index.geometry.items]
     return new_checkpoint(old, profile, builder.last_record, builder.last_timestamp, full[-1] if full else 0)
