@@ -292,6 +292,8 @@ def _named_further(snapshot: Snapshot, lost: LostUnits, topics: Mapping[QueueId,
     topic that does not name its LMQ. topics: as of `_further_topics`. Raises Unreadable.
     """
     found = dict[int, dict[bytes, int]]()
+    if not topics:
+        return found
     ids = {
         position: lost.queues[number].queue_id
         for number, position in zip(lost.queue.tolist(), lost.position.tolist(), strict=True)

@@ -288,8 +288,10 @@ def with_light_queues(
 
     lost: all tombstones. named: the further queues of each, by position. topics: as in `with_own_queues`.
     """
-    names = _LightNames(lost.take(np.argsort(lost.position)), named, forms)
     free = list(narrowed((place for place in wanted if place.is_light), [_as_units(named)]))
+    if not free:
+        return named
+    names = _LightNames(lost.take(np.argsort(lost.position)), named, forms)
     for topic in sorted({topics.get(place.queue, "") for place in free}, reverse=True):  # the least known come last
         rows = [row for row, queue in enumerate(names.own) if _can_be_in_light(queue, topic)]
         mine = [place for place in free if topics.get(place.queue, "") == topic]
