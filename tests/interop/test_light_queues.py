@@ -142,3 +142,28 @@ def test_a_torn_record_keeps_its_place_in_the_queues_it_named(oracle: Callable[[
     (root / "abort").touch()
     loaded(oracle(version), root, dict(config.items()))
     assert places(root, config) == wanted
+
+
+@pytest.mark.parametrize("without_queues", [False, True])
+@pytest.mark.parametrize("name", ["4.9.7-lmq", "5.3.3-lmq"])
+def test_tombstones_are_in_the_queues_of_their_records(
+    oracle: Callable[[str], Judge], name: str, without_queues: bool, tmp_path: Path
+) -> None:
+    """A broker that rebuilds all queues makes the units of the plan."""
+    version = name.partition("-")[0]
+    root = stores.unpack(name, tmp_path)
+    config = BrokerConfig().with_set(stores.config_set(name, root))
+    with min((root / "commitlog").iterdir()).open("r+b") as log:
+        log.seek(8192)
+        log.write(bytes(12288))
+    if without_queues:
+        shutil.rmtree(root / "consumequeue")
+    plan = planned(root, version, config)
+    apply(Layout.open(root, config), plan, lambda: planned(root, version, config), Files())
+    wanted = places(root, config)
+    assert not changed(loaded(oracle(version), root, dict(config.items())), *DATA)
+    for part in ("consumequeue", "index"):
+        shutil.rmtree(root / part)
+    (root / "abort").touch()
+    loaded(oracle(version), root, dict(config.items()))
+    assert places(root, config) == wanted
