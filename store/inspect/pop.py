@@ -27,6 +27,7 @@ from ...formats.property_columns import PropertyItems
 from ..broker.profiles import profile_of
 from ..broker.snapshot import QueueId, list_entries
 from ..broker.system_topics import TIMER_TOPIC, is_system_group
+from ..counted import counted
 from ..disk.layout import KV_STORE
 from ..disk.lock import holder
 from ..errors import Missing, StoreError
@@ -44,9 +45,7 @@ from .own_topics import identity, is_next, own_name, records_of, unread_records
 from .timer_records import Scanned, TimerRecords
 from .timers import TimerMessageState, timers
 
-_place: Callable[[Mapping[str, Any]], tuple[str, str, int, int]] = itemgetter(
-    "topic", "group", "queue_id", "queue_offset"
-)
+_place: Callable[[Any], tuple[str, str, int, int]] = itemgetter("topic", "group", "queue_id", "queue_offset")
 Key = tuple[Any, ...]
 Place = tuple[str, int, int]
 """A place in a revive topic: topic, queue, offset."""
@@ -90,10 +89,10 @@ class PopRecords:
     acks: check point → acknowledged queue offset → revive queue → newest place of the acknowledgement there; None: in
     the timer topic. broker_name: of the broker, taken for acknowledgements without a name; None if unknown. came_back:
     retry topic → unique key → positions. newest: revive queue → offset of its newest record. wrong: number of invalid
-    bodies. lost: if only some messages are asked about, the number of records that cannot be read. again: check points
-    for one message alone. given: places of the messages that check points and acknowledgements of this broker name.
-    groups: (group, topic) that any of them names. stops: revive queue → offset → position of records that no broker
-    gets past. waiting: records of the timer topic.
+    bodies. lost: number of tombstones, and if only some messages are asked about, of other records that cannot be read.
+    again: check points for one message alone. given: places of messages that check points and acknowledgements of this
+    broker name. groups: (group, topic) that any of them names. stops: revive queue → offset → position of records that
+    no broker gets past. waiting: records of the timer topic.
     """
 
     check_points: dict[Key, CheckPoint] = field(default_factory=dict)
@@ -126,6 +125,12 @@ class PopRecords:
         return (each for point in self.check_points.values() for each in (point, *point.again.values()))
 
     @property
+    def doubt(self) -> str:
+        """What may have told more, "" for nothing."""
+        records = counted(self.lost, "record")
+        return f"{records} of the log, where POP notes what consumers have, cannot be read" if self.lost else ""
+
+    @property
     def stray_acks(self) -> int:
         """Number of acknowledged offsets whose check points are missing."""
         known = {*self.check_points, *map(_unnamed, self.check_points)}
@@ -154,9 +159,8 @@ def pop_records(
         timed = topics.equals(utf8(TIMER_TOPIC))
         waits = timed & items.find(names.REAL_TOPIC).begins(utf8(pop_format.REVIVE_TOPIC))
         found.waiting += [TimerRecords.of(batch.take(waits))] if waits.any() else []
-        if about:
-            found.lost += int(((revive | timed) & tombstones(batch.columns)).sum())
-            seen.append(batch.position[revive | timed].astype(np.int64))
+        found.lost += int(((revive | timed) & tombstones(batch.columns)).sum())
+        seen += [batch.position[revive | timed].astype(np.int64)] if about else []
         tags = items.find(names.TAGS)
         for row in np.flatnonzero(revive | waits).tolist():
             tag = tags[row].decode("utf-8", "replace")
@@ -171,10 +175,8 @@ def pop_records(
         again = topics.begins(utf8(RETRY_PREFIX)) & (items.find(pop_format.FIRST_POP_TIME).length > 0)
         _add_returned(found, batch, np.flatnonzero(again).tolist(), items.find(names.UNIQ_KEY))
     _join_again(found)
-    if about:
-        topics_of_pop = (topic for topic in store.topics if topic.startswith(own))
-        read = np.sort(np.concatenate(seen))
-        found.lost += sum(unread_records(store, topic, behind, read) for topic in topics_of_pop)
+    read, topics_of_pop = np.sort(np.concatenate(seen)), [topic for topic in store.topics if topic.startswith(own)]
+    found.lost += sum(unread_records(store, topic, behind, read) for topic in topics_of_pop) if about else 0
     return found
 
 
@@ -331,6 +333,8 @@ def pop(store: StoreReader, now_ms: int, note: Note) -> Pop:
     """Return what consumers have of a store at `now_ms`. Raises Unreadable."""
     _note_order_info(store, note)
     records, kept = pop_records(store, note), kv_store(store, note).rows
+    if records.doubt:
+        note(f"pop: {records.doubt}")
     found = Pop(now_ms, len(records.check_points), records.stray_acks, records.wrong)
     progress = read_progress(store.layout.config, store.layout.broker_config)
     found.revive = [

@@ -17,7 +17,6 @@ from ...formats.message_properties import REAL_TOPIC
 from ...formats.pop import REVIVE_TOPIC, retry_topics
 from ..broker.snapshot import QueueId
 from ..broker.system_topics import SCHEDULE_TOPIC, TIMER_TOPIC
-from ..counted import counted
 from ..disk.layout import KV_STORE, Layout
 from ..disk.lock import holder
 from ..errors import StoreError
@@ -217,9 +216,7 @@ class _Tracer:
         rows, found = given_out(store, places, kept, self._question.now_ms, self._note)
         topic, named = messages[0].topic, found.groups | {(row.group, row.topic) for row in kept}
         owners = {group for group, of in named if of in (topic, *retry_topics(topic, group))}
-        lost = found.lost
-        text = f"{counted(lost, 'record')} of the log, where POP notes what consumers have, cannot be read"
-        return rows, owners, (Evidence(text, "commitlog"),) if lost else ()
+        return rows, owners, (Evidence(found.doubt, "commitlog"),) if found.doubt else ()
 
     def _judge(self, found: Trace, known: Known, units: list[FoundUnit]) -> None:
         """Add a verdict for each group that something connects with the message, or for the one asked for."""

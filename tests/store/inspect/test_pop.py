@@ -44,6 +44,7 @@ from mqstore.store.trace.locate import TraceTarget
 from mqstore.store.trace.trace import TraceQuestion, trace
 
 from ...archives import extract
+from ...cli.datadriven import run_here
 from ...stores import NAMES, messages, truth, unpack
 
 STORES = tuple(name for name in NAMES if name.endswith("-pop"))
@@ -285,6 +286,23 @@ def test_what_the_position_of_a_group_is_not_past_is_given_again(tmp_path: Path)
     assert DeliveryVerdict.WAITING in verdicts and DeliveryVerdict.PASSED not in verdicts
     with StoreReader(root, {"brokerRole": "SLAVE"}) as store:
         assert pop(store, 0, lambda _: None).to_json()["again"] == 0
+
+
+def test_records_of_pop_that_recover_replaced_are_told(tmp_path: Path) -> None:
+    """A check point that was lost is a tombstone in the timer topic: what it gave out is in no count."""
+    root = unpack("5.3.3-pop", tmp_path)
+    with StoreReader(root) as store:
+        notes: list[str] = []
+        point = max(pop_records(store, notes.append).check_points.values(), key=lambda point: point.position)
+        assert not notes
+    path = max(path for path in (root / "commitlog").iterdir() if int(path.name) <= point.position)
+    with path.open("r+b") as file:
+        file.seek(point.position - int(path.name))
+        file.write(bytes(100))
+    assert run_here(["recover", str(root), "--apply", "--yes"]).stdout.startswith("Done")
+    with StoreReader(root) as store:
+        pop(store, 0, notes.append)
+    assert any("1 record of the log, where POP notes" in note for note in notes)
 
 
 def test_without_retry_topics_nothing_is_known(tmp_path: Path) -> None:
