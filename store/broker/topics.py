@@ -37,15 +37,16 @@ _LARGEST_BYTES = 256 << 20
 
 def loads(text: str) -> Any:
     """Parse JSON; keys without quotes become int. Raises ValueError."""
+    return json.loads(with_quoted_keys(text, _MARK), object_pairs_hook=_with_int_keys, strict=False)
+
+
+def with_quoted_keys(text: str, mark: str = "") -> str:
+    """The text with quotes around keys that are numbers, behind the first of them a mark. Raises ValueError."""
     if text.endswith("\0"):  # not JSON; a huge sparse file ends in mebibytes of NULs
         raise ValueError("NULs behind the end")
-    if _NUMBER_KEY.search(text):
-        text = _STRING_OR_NUMBER_KEY.sub(_mark_number_key, text)
-    return json.loads(text, object_pairs_hook=_with_int_keys, strict=False)
-
-
-def _mark_number_key(match: re.Match[str]) -> str:
-    return match[0] if match[2] is None else f'{match[1]}"{_MARK}{match[2]}"'
+    if not _NUMBER_KEY.search(text):
+        return text
+    return _STRING_OR_NUMBER_KEY.sub(lambda m: m[0] if m[2] is None else f'{m[1]}"{mark}{m[2]}"', text)
 
 
 def _with_int_keys(pairs: list[tuple[str, Any]]) -> dict[str | int, Any]:

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 from ...formats.json_table import JsonField, JsonTable, Member
 from ...formats.topics import TOPIC_FILTER_TYPE
+from ..broker.topics import with_quoted_keys
 from ..counted import counted
 
 DEEPEST = 100
@@ -30,6 +31,9 @@ _DIGITS_MAX = 20
 """No broker writes a number of more digits."""
 _CACHED_BYTES, _CACHED_TEXTS = 1 << 16, 64
 """So many texts up to this length are cached parsed: one command asks for each file several times."""
+_LONG_BYTES = 1 << 20
+_UNLIKE_BROKERS = re.compile(rb"\\u[dD]|[\s:,\[]-?+(?:NaN|Infinity|\d{20}|[\d.]++[eE])")
+"""Where there may be surrogates or numbers that Python's parser takes otherwise."""
 _LONGEST_NUMBER = 40
 CONFIG_VALUE = "config_value"
 """Type of a record for a value that fits no table."""
@@ -107,9 +111,23 @@ class ParsedConfig(NamedTuple):
 def parse(data: bytes, grammar: Grammar = Grammar.PLAIN) -> ParsedConfig:
     """Parse a text; never raises."""
     if len(data) > _CACHED_BYTES:
-        return _parse(data, grammar)
+        quick = grammar is Grammar.PLAIN and len(data) > _LONG_BYTES
+        return (quick and _parse_quickly(data)) or _parse(data, grammar)
     parsed: ParsedConfig = pickle.loads(_parse_once(data, grammar))  # a copy, since callers may change it
     return parsed
+
+
+def _parse_quickly(data: bytes) -> ParsedConfig | None:
+    """What `_parse` gives of a text as brokers write them, but several times faster, and without `numbered` and `bare`;
+    None of any other text.
+    """
+    if _UNLIKE_BROKERS.search(data):
+        return None
+    try:
+        value = json.loads(with_quoted_keys(data.decode()), strict=False)
+    except (ValueError, RecursionError):
+        return None
+    return ParsedConfig(value) if isinstance(value, dict) else None
 
 
 def _parse(data: bytes, grammar: Grammar) -> ParsedConfig:

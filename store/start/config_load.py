@@ -23,7 +23,6 @@ from ...formats.kinds import KINDS
 from ...formats.subscription_group import SUBSCRIPTION_GROUP_TABLE
 from ...formats.topics import TOPIC_CONFIG_TABLE, TOPIC_FILTER_TYPE
 from ..broker.profiles import Profile
-from ..broker.topics import loads
 from ..disk.layout import Layout, was_rocksdb
 from ..errors import Missing, StoreError, Unsupported
 from ..queues.rocksdb import is_rocksdb
@@ -168,7 +167,6 @@ _STACK = "nested so deep that the broker dies (StackOverflowError)"
 _FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG", "")
 _COUNTER = "counter"
 _NO_COUNTER = f"{_COUNTER} of {_VERSION} is null"
-_LONG_BYTES = 1 << 20
 _BLANKS = b" \t\r\n"
 
 
@@ -286,7 +284,7 @@ def read_text(path: Path, rules: ConfigRules) -> Text:
     if content.larger:  # too large to read: nothing shows that it is broken
         return Text(there=True, unseen=True)
     if content.problem:
-        parsed = _parse_quickly(content.data)
+        parsed = parse(content.data)
         value = parsed.value if isinstance(parsed.value, dict) else {}
         return Text(not content.empty, value, content.problem, dies=content.dies, open=parsed.open)
     return judge(name, content.data, rules)
@@ -298,7 +296,7 @@ def judge(name: str, data: bytes, rules: ConfigRules) -> Text:
         return Text(there=False, problem="empty")
     if not data.strip(_BLANKS) and name in rules.blank_is_empty:
         return Text(there=True)
-    plain = parsed = _parse_quickly(data)
+    plain = parsed = parse(data)
     if plain.problem and not plain.whole:
         parsed = parse(data, rules.grammar)
     value = parsed.value if isinstance(parsed.value, dict) else {}
@@ -360,18 +358,6 @@ def _fails(name: str, value: dict[Any, Any], rules: ConfigRules) -> bool:
     tables = [table.member for table in KINDS[FILES[name]].tables[:1]]
     none = (None, "") if name in rules.no_text_is_null else (None,)
     return name in rules.null_fails and any(value.get(name, 0) in none for name in tables)
-
-
-def _parse_quickly(data: bytes) -> ParsedConfig:
-    """`parse`, but several times faster for long texts as brokers write them."""
-    if len(data) > _LONG_BYTES:
-        try:
-            value = loads(data.decode("utf-8"))
-        except (ValueError, RecursionError):
-            value = None
-        if isinstance(value, dict):
-            return ParsedConfig(value)
-    return parse(data)
 
 
 def _is_empty_table(name: str, parsed: ParsedConfig, rules: ConfigRules) -> bool:

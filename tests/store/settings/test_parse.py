@@ -67,6 +67,23 @@ def test_what_a_broker_does_not_take(text: str) -> None:
     assert found.position == position
 
 
+def test_the_quick_way_of_long_texts_gives_the_same() -> None:
+    """Or leaves the text to the other one."""
+    odd = (
+        '{"a":NaN}',
+        '{"a":[-Infinity]}',
+        '{"a":1e999}',
+        '{"a":"\\ud800"}',
+        '{"a":"1e9NaN"}',
+        '{"a":{-1:2,"b":"{0:"}}',
+    )
+    quick = {text: config_parse._parse_quickly(text.encode()) for text in (*TAKEN, *REFUSED, *odd)}
+    for text, found in quick.items():
+        assert found is None or found == parse(text.encode())._replace(numbered=frozenset()), text
+    taken = {text for text, found in quick.items() if found is not None}
+    assert {'{"offsetTable":{"a@b":{0:1}}}', '{"a":1,"a":2}', '{"a":"1e9NaN"}', '{"a":{-1:2,"b":"{0:"}}'} <= taken
+
+
 def test_what_is_whole_in_front_of_a_cut() -> None:
     """A number beside the tables may have had more digits; of entries the keys of those that are open are told."""
     cut = parse(b'{"kept":7,"table":{"a":{0:{"x":1},5:{"x":2')
