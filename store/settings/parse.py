@@ -32,8 +32,7 @@ _DIGITS_MAX = 20
 _CACHED_BYTES, _CACHED_TEXTS = 1 << 16, 64
 """So many texts up to this length are cached parsed: one command asks for each file several times."""
 _LONG_BYTES = 1 << 20
-_UNLIKE_BROKERS = re.compile(rb"\\u[dD]|[\s:,\[]-?+(?:NaN|Infinity|\d{20}|[\d.]++[eE])")
-"""Where there may be surrogates or numbers that Python's parser takes otherwise."""
+"""Of longer texts of plain JSON `numbered` is not known."""
 _LONGEST_NUMBER = 40
 CONFIG_VALUE = "config_value"
 """Type of a record for a value that fits no table."""
@@ -111,29 +110,15 @@ class ParsedConfig(NamedTuple):
 def parse(data: bytes, grammar: Grammar = Grammar.PLAIN) -> ParsedConfig:
     """Parse a text; never raises."""
     if len(data) > _CACHED_BYTES:
-        quick = grammar is Grammar.PLAIN and len(data) > _LONG_BYTES
-        return (quick and _parse_quickly(data)) or _parse(data, grammar)
+        return _parse(data, grammar)
     parsed: ParsedConfig = pickle.loads(_parse_once(data, grammar))  # a copy, since callers may change it
     return parsed
 
 
-def _parse_quickly(data: bytes) -> ParsedConfig | None:
-    """What `_parse` gives of a text as brokers write them, but several times faster, and without `numbered` and `bare`;
-    None of any other text.
-    """
-    if _UNLIKE_BROKERS.search(data):
-        return None
-    try:
-        value = json.loads(with_quoted_keys(data.decode()), strict=False)
-    except (ValueError, RecursionError):
-        return None
-    return ParsedConfig(value) if isinstance(value, dict) else None
-
-
 def _parse(data: bytes, grammar: Grammar) -> ParsedConfig:
-    strict = _strict(data)
-    if strict is not None:
-        return ParsedConfig(strict)
+    plain = _plain(data, quoting=grammar is Grammar.PLAIN and len(data) > _LONG_BYTES)
+    if plain is not None:
+        return ParsedConfig(plain)
     text = data.decode("utf-8", "surrogateescape")
     if not data.strip(b"\0 \t\r\n"):
         return ParsedConfig(None, _problem_of_empty(data))
@@ -149,16 +134,18 @@ def _parse(data: bytes, grammar: Grammar) -> ParsedConfig:
     return ParsedConfig(reader.top, note=note, numbered=frozenset(reader.numbered), bare=reader.bare)
 
 
-def _strict(data: bytes) -> dict[str, Any] | None:
-    """The object of a text as brokers write it, which Python's own parser reads like `_Reader`, only quicker; None for
-    any other text.
+def _plain(data: bytes, *, quoting: bool) -> dict[str, Any] | None:
+    """The object of a text that Python's own parser reads like `_Reader`, only quicker; None for any other text.
+
+    quoting: keys that are numbers, as brokers write offsets, are read, too.
     """
     signs = _STRICT_TEXT.sub(b"", data)
     most = signs.count(b",") + signs.count(b"{") + signs.count(b"[") + 1
     if most > MOST_VALUES or _is_deep(signs) or _LONG_NUMBER.search(signs) or _HALF_CHARACTER.search(data):
         return None
     try:
-        value = _STRICT.decode(data.decode())
+        text = data.decode()
+        value = _STRICT.decode(with_quoted_keys(text) if quoting else text)
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None

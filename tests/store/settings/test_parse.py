@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mqstore.store.broker.topics import dumps
 from mqstore.store.settings import parse as config_parse
-from mqstore.store.settings.parse import DEEPEST, parse
+from mqstore.store.settings.parse import DEEPEST, ParsedConfig, parse
 
 # What the real classes of 4.3.1 to 5.5.0 read; tests/interop/test_config_json.py asks them.
 TAKEN = {
@@ -77,9 +77,9 @@ def test_the_quick_way_of_long_texts_gives_the_same() -> None:
         '{"a":"1e9NaN"}',
         '{"a":{-1:2,"b":"{0:"}}',
     )
-    quick = {text: config_parse._parse_quickly(text.encode()) for text in (*TAKEN, *REFUSED, *odd)}
+    quick = {text: config_parse._plain(text.encode(), quoting=True) for text in (*TAKEN, *REFUSED, *odd)}
     for text, found in quick.items():
-        assert found is None or found == parse(text.encode())._replace(numbered=frozenset()), text
+        assert found is None or ParsedConfig(found) == parse(text.encode())._replace(numbered=frozenset()), text
     taken = {text for text, found in quick.items() if found is not None}
     assert {'{"offsetTable":{"a@b":{0:1}}}', '{"a":1,"a":2}', '{"a":"1e9NaN"}', '{"a":{-1:2,"b":"{0:"}}'} <= taken
 
@@ -187,7 +187,7 @@ def test_the_quick_parser_reads_as_the_tolerant_one(value: dict[str, Any], odd: 
     data = text.encode("utf-8", "surrogatepass")
     quick = parse(data)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(config_parse, "_strict", lambda _: None)
+        patch.setattr(config_parse, "_plain", lambda *_, **__: None)
         config_parse._parse_once.cache_clear()
         tolerant = parse(data)
         config_parse._parse_once.cache_clear()
