@@ -34,7 +34,7 @@ from ...formats.message_properties import CRC32, INNER_MULTI_QUEUE_OFFSET, ITEM_
 from ..broker.load_rules import BodyCheck, LoadFailure, walk
 from ..broker.profiles import NEWEST, PROFILES, VERSIONS, file_rules_of
 from ..broker.snapshot import DirectoryEntry, FileBytes, list_entries
-from ..broker.system_topics import LMQ_PREFIX
+from ..broker.system_topics import LITE_PREFIX, LMQ_PREFIX
 from ..disk.broker_conf import DEFAULTS, FileRules
 from ..disk.byte_reader import note, unread_of
 from ..disk.checkpoint import Checkpoint, seen_checkpoint
@@ -316,10 +316,10 @@ def _closed_5(evidence: _Evidence) -> bool:
     return any(sign.look(evidence) for sign in _SIGNS_OF_5) and _ends(evidence, closed=True)
 
 
-def _lmq_queues(evidence: _Evidence) -> bool:
-    """Of 4.x brokers only those since 4.9.3 make LMQs (spec 2.9)."""
+def _lmq_queues(evidence: _Evidence, prefix: str = LMQ_PREFIX) -> bool:
+    """Of 4.x brokers only those since 4.9.3 make LMQs (spec 2.9), and those of LITE topics only brokers since 5.5."""
     queues = list_entries(evidence.layout.consume_queue)
-    return any(entry.directory and entry.name.startswith(LMQ_PREFIX) for entry in queues)
+    return any(entry.directory and entry.name.startswith(prefix) for entry in queues)
 
 
 def _dledger(evidence: _Evidence) -> bool:
@@ -390,6 +390,7 @@ SIGNS = (
     Sign("5.4", NEWEST, "tags are in the index", _tag_items),
     Sign("5.5", NEWEST, "the checkpoint has logics_physical_offset", _queue_position),
     _file("5.5", f"{ROCKSDB_CONSUME_QUEUE}/{ROCKSDB_CURRENT}"),
+    Sign("5.5", NEWEST, "there are LMQs of a LITE topic", lambda e: _lmq_queues(e, LITE_PREFIX)),
     # only 5.5.0 writes this table, and always (spec 5.2)
     Sign("5.5", "5.5", "consumerOffset.json has pullOffsetTable", lambda e: e.pull_offsets),
     Sign("4.9", NEWEST, "there are IPv6 hosts", lambda e: e.has_flags(SysFlag.BORN_V6 | SysFlag.STORE_V6)),

@@ -92,3 +92,12 @@ def test_keys_twice_show_the_last_broker_only_in_the_last_file(number: int, newe
     assert b"TRACE_ON" in data
     file.write_bytes(data.replace(b"TRACE_ON", b"UNIQ_KEY", 1))
     assert generation_of(Layout.open(root)).candidates[-1] == newest
+
+
+def test_queues_of_a_lite_topic_are_of_a_broker_that_knows_those(tmp_path: Path) -> None:
+    """No broker before 5.5 makes them."""
+    (tmp_path / "commitlog").mkdir()
+    (tmp_path / "consumequeue" / "%LMQ%room").mkdir(parents=True)
+    assert "5.4" in generation_of(Layout.open(tmp_path)).candidates
+    (tmp_path / "consumequeue" / "%LMQ%$chat$room").mkdir()
+    assert generation_of(Layout.open(tmp_path)).candidates == ("5.5", NEWEST)
