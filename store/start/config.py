@@ -289,6 +289,10 @@ class ConfigLoss:
     def _offsets(self) -> LoadedConfig:
         return self.loaded.get(LMQ_OFFSETS) or self.loaded[OFFSETS]
 
+    def entries_taken(self, one: LoadedConfig) -> int:
+        """How many entries of a file are taken."""
+        return len(self._taken(one))
+
     def _taken(self, one: LoadedConfig) -> dict[_Key, int]:
         return self._entries_of_file(one)[0]
 
@@ -299,10 +303,13 @@ class ConfigLoss:
     def _entries_of_file(self, one: LoadedConfig) -> tuple[dict[_Key, int], dict[_Key, int]]:
         """The entries taken and the entries proved, computed once for each file."""
         if one.name not in self._entries:
-            rests = entries_of(one.name, as_proof(one.name, one.backup))
-            for key, offset in entries_of(one.name, as_proof(one.name, one.main)).items():
+            main, backup = (as_proof(one.name, text) for text in (one.main, one.backup))
+            taken = own = entries_of(one.name, main)
+            if one.taken is not main:
+                taken = entries_of(one.name, one.taken) if one.taken else {}
+            rests = dict(own)
+            for key, offset in entries_of(one.name, backup).items() if backup.value != main.value else ():
                 rests[key] = max(offset, rests.get(key, offset))
-            taken = entries_of(one.name, one.taken) if one.taken else {}
             self._entries[one.name] = taken, rests
         return self._entries[one.name]
 
@@ -472,14 +479,14 @@ def _predicted(layout: Layout, profile: Profile, queues: Ranges, undelivered: Un
         for name, one in loaded.items()
         if one.start is LoadAction.REFUSES and (name in names or one.main.dies or one.backup.dies)
     )
-    files = tuple(_file_start(one) for one in loaded.values())
+    of_files, of_a_broker = _signs(layout, queues)
+    cut = _cut_databases(layout, rules)
+    lost = ConfigLoss(loaded, queues, of_a_broker, undelivered, frozenset(name for name, _ in cut))
+    files = tuple(_file_start(one, lost.entries_taken(one)) for one in loaded.values())
     if with_timer:  # a broker takes the bytes there are, and zeros for others; the timer reports losses
         exists = (layout.config / TIMER_CHECK).exists()
         start = LoadAction.LOADS if exists else LoadAction.EMPTY
         files += (ConfigFileStart(TIMER_CHECK, start, "" if exists else "missing", 0, overwritten=False),)
-    of_files, of_a_broker = _signs(layout, queues)
-    cut = _cut_databases(layout, rules)
-    lost = ConfigLoss(loaded, queues, of_a_broker, undelivered, frozenset(name for name, _ in cut))
     lost_topics, unserved = lost.topics()
     return ConfigStart(
         profile.version,
@@ -580,9 +587,7 @@ def _has_any_version(directory: Path, name: str) -> bool:
     return any((directory / (name + end)).exists() for end in ("", BACKUP, TEMPORARY))
 
 
-def _file_start(one: LoadedConfig) -> ConfigFileStart:
-    taken = one.taken
-    entries = len(entries_of(one.name, taken)) if taken else 0
+def _file_start(one: LoadedConfig, entries: int) -> ConfigFileStart:
     has_content = one.main.there or bool(one.main.value)
     overwritten = has_content and one.start in (LoadAction.BACKUP, LoadAction.EMPTY)
     return ConfigFileStart(one.name, one.start, one.main.problem, entries, overwritten)
