@@ -185,13 +185,16 @@ class PlanBuilder(LogObserver):
         self.batches = BatchAudits(snapshot, rules, (log.start, self.dispatched))
 
     def _dispatched_end(self) -> int:
-        """Where the log ends, or its committed part: in a DLedger group all up to the last unit is committed."""
+        """Where the log ends, or its committed part: in a DLedger group all is committed up to the last unit, and up to
+        the record of the last index item, whose end `records` finds.
+        """
         committed = committed_end(self.snapshot)
         if committed is None:
             return self.log.end
         last = (audit.stream.last() for audit in self.queues.values())
         named = (int(unit["physical_offset"][0]) + int(unit["size"][0]) for _, unit in filter(None, last))
-        return min(self.log.end, max([committed, *named]))
+        indexed = (last + 1 for _, last in self._index_files.ranges)
+        return min(self.log.end, max([committed, *named, *indexed]))
 
     def _audit(self, name: QueueId) -> QueueAudit:
         if name not in self.queues:
@@ -219,6 +222,7 @@ class PlanBuilder(LogObserver):
             self._knows_items = False
             last = int(inside.nonzero()[0][-1])
             self.last_record = int(batch.position[last])
+            self.dispatched = max(self.dispatched, self.last_record + int(batch.columns.ints("total_size")[last]))
             self.last_timestamp = int(batch.columns.ints("store_timestamp")[last])
         self.index.records(batch)
         self.batches.records(batch, dispatched)

@@ -391,6 +391,19 @@ def test_what_a_group_has_not_committed_gets_no_units(
     assert noted == (until is not None)
 
 
+def test_what_the_index_of_a_group_names_is_committed(base: Path, tmp_path: Path) -> None:
+    """Queues that are gone are made anew up to there, and the index stays."""
+    root = Path(shutil.copytree(base, tmp_path / "store", copy_function=sparse_copy))
+    index = shutil.copytree(root / "index", tmp_path / "index", copy_function=sparse_copy)
+    as_killed(root, committed=-1, voted="n1", last=0)
+    shutil.copytree(index, root / "index", copy_function=sparse_copy)
+    shutil.rmtree(root / "consumequeue")
+    plan = in_group(root, Policy.KEEP)
+    assert plan.dispatched == plan.log_end
+    assert not [edit for edit in plan.edits if "/index/" in edit.path]
+    assert plan.completed == len(records(root))
+
+
 def in_group(root: Path, policy: Policy) -> Plan:
     """The plan for the store of one of several nodes."""
     layout = Layout.open(root, BrokerConfig({"dLegerPeers": "n0-h:1;n1-h:2"}))
