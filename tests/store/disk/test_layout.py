@@ -265,7 +265,12 @@ def test_a_dledger_log_of_one_of_several_nodes(
 def test_names_of_topics_are_compared_only_for_a_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where many directories are missing, `verify` meets this error once a queue."""
     asked: list[str] = []
-    monkeypatch.setattr(layout_module, "did_you_mean", lambda topic, *_: asked.append(topic) or "did you mean orders?")
+
+    def similar(topic: str, *_: object) -> str:
+        asked.append(topic)
+        return "did you mean orders?"
+
+    monkeypatch.setattr(layout_module, "did_you_mean", similar)
     error = pickle.loads(pickle.dumps(layout_module.no_topic(tmp_path, "ordres")))
     assert not asked
     assert str(error).startswith(f"no such topic: ordres: {tmp_path}; did you mean orders?; if the topic was deleted")

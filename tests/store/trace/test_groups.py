@@ -143,8 +143,13 @@ def test_the_groups_of_a_topic_are_found_once(root: Path, monkeypatch: pytest.Mo
     """And not for each of its groups, which may be thousands."""
     topics: list[str] = []
     of_topic = GroupTables.of_topic
-    monkeypatch.setattr(GroupTables, "of_topic", lambda self, topic: topics.append(topic) or of_topic(self, topic))
-    offsets(root, **{f"g{n}": {"orders": {0: 0}} for n in range(20)})
+
+    def counted(self: GroupTables, topic: str) -> set[str]:
+        topics.append(topic)
+        return of_topic(self, topic)
+
+    monkeypatch.setattr(GroupTables, "of_topic", counted)
+    offsets(root, "consumerOffset.json", **{f"g{n}": {"orders": {0: 0}} for n in range(20)})
     with StoreReader(root) as store:
         (found,) = asked(store, "k1")
     assert len(found.groups) == 20
