@@ -364,13 +364,14 @@ def popped_again(store: StoreReader) -> int:
         return 0
     kept, own = kv_store(store, silent).rows, (TIMER_TOPIC, pop_format.REVIVE_TOPIC)
     progress = read_progress(store.layout.config, store.config)
-    of_pop = any(topic.startswith(own) for topic in store.topics)
+    topics = store.topics or [place.topic for place, at in progress.items() if any(at.values())]
+    of_pop = any(topic.startswith(own) for topic in topics)
     begins = [*_unread(store, progress, by_groups=True)] if of_pop else []
-    records = pop_records(store, silent, behind=min(begins)) if begins else PopRecords()
+    whole = of_pop and store.queues_unread  # nothing shows where in the log to begin
+    records = pop_records(store, silent, behind=min(begins, default=None)) if begins or whole else PopRecords()
     points = ((k, p) for k, p in records.check_points.items() if p.revived is not None and not _is_read(p, progress))
     reached = (k for k, p in points if not _why_blocked(store, p, records, progress))
-    rows = [row for key in reached for row in _not_acked(records, key)]
-    _locate(store, rows, records)
+    _locate(store, rows := [row for key in reached for row in _not_acked(records, key)], records)
     back = {row.place for row in rows if row.returned is not None}
     return len(back | _given_again(store, records, progress, kept))
 
@@ -380,10 +381,8 @@ def _given_again(store: StoreReader, records: PopRecords, progress: Progress, ro
     group's position in the queue is not past them. Where a group has none, nothing tells where a start goes on.
     """
     given = records.given | {row.place for row in rows if not row.broker_name} if is_next(store) else set()
-    reached = {
-        place[:3]: progress.get(QueueId(place[0], place[2]), {}).get(place[1], LARGEST_OFFSET) for place in given
-    }
-    return {place for place in given if place[3] >= reached[place[:3]]}
+    at = {one[:3]: progress.get(QueueId(one[0], one[2]), {}).get(one[1], LARGEST_OFFSET) for one in given}
+    return {place for place in given if place[3] >= at[place[:3]]}
 
 
 def given_out(

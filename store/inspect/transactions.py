@@ -435,4 +435,4 @@ def _first_asked(store: StoreReader, at: TransactionPositions) -> int | None:
             unit = queue.unit(number) if first <= number < end else None
         if unit is not None and unit.valid:
             return unit.physical_offset
-    return None
+    return store.log.min_offset if at.half is not None and store.queues_unread else None

@@ -276,6 +276,9 @@ def test_what_the_position_of_a_group_is_not_past_is_given_again(tmp_path: Path)
     mine = [one for one in given if one[::3] == ("work", "pop_a") and one[1] == 0 and one[2] >= first]
     assert mine and view(root, 0).groups["pop_a", "work"]["again"] == len(mine) == view(root, 0).to_json()["again"]
     assert analyze(Layout.open(root), "5.3").prediction.again.popped_again == len(mine)
+    bare = Path(shutil.copytree(root, tmp_path / "bare"))
+    shutil.rmtree(bare / "consumequeue")  # a start makes it again
+    assert analyze(Layout.open(bare), "5.3").prediction.again.popped_again == len(mine)
     verdicts = set()
     with StoreReader(root) as store:
         for _, queue_id, offset, group in mine:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -118,6 +119,8 @@ def test_committed_transactions_that_a_start_asks_for_again(
     assert analyze(Layout.open(root), "5.3").prediction.again.asked_again == len(rows)
     slave = BrokerConfig({"brokerRole": "SLAVE"})
     assert analyze(Layout.open(root, slave), "5.3").prediction.again.asked_again == 0
+    shutil.rmtree(root / "consumequeue")  # a start makes it again
+    assert analyze(Layout.open(root), "5.3").prediction.again.asked_again == len(rows)
 
 
 def test_transactions_in_a_rocksdb_are_those_that_were_sent(tmp_path: Path) -> None:
