@@ -236,7 +236,7 @@ def keep_entries(
         behind, unplaced = _lost_behind(snapshot, finder, index, look)
     resent = 0
     if snapshot.layout.follows_master:  # the leader sends them again
-        resent = sum(len(fill.lost) for fill in behind) + sum(place.messages for place in unplaced)
+        resent = sum(fill.lost.messages for fill in behind) + sum(place.messages for place in unplaced)
         behind, unplaced = [], []
     tiles = [tile for found, _ in parts for tile in found]
     blanks = [piece for _, found in parts for piece in found]

@@ -89,6 +89,9 @@ NamedQueues = Sequence[tuple[bytes, int]]
 FurtherQueues = Mapping[int, Mapping[bytes, int]]
 """By position of a record, the names of further queues, and its queue offset in each."""
 _NAMES, _OFFSETS = INNER_MULTI_DISPATCH.encode(), INNER_MULTI_QUEUE_OFFSET.encode()
+_COMMA = b","
+_NO_NAME = frozenset(_COMMA + NAME_VALUE_SEPARATOR + ITEM_SEPARATOR)
+"""Bytes that no record can name a queue with."""
 _LITE, _LITE_TOPIC = LITE_PREFIX.encode(), LITE_TOPIC.encode()
 
 
@@ -125,6 +128,7 @@ def with_further(text: bytes, further: NamedQueues, room: int, *, ended: bool) -
     """Return a property text with these queues, unchanged if they do not fit or if it names its own. room: most bytes
     of the text. ended: a separator has to end it.
     """
+    further = [(name, offset) for name, offset in further if not _NO_NAME.intersection(name)]
     items = [item for item in text.split(ITEM_SEPARATOR) if item]
     known = dict(item.split(NAME_VALUE_SEPARATOR, 1) for item in items)
     names, offsets = known.get(_NAMES, b""), known.get(_OFFSETS, b"")
@@ -432,7 +436,6 @@ def _has_tag(record: bytes, tags_code: int, delay_levels: tuple[int, ...] | None
 NumberOf = Callable[[bytes], int | None]
 """The queue offset of a record in an LMQ, None: unknown."""
 _NUMBER = re.compile(rb"\+?[0-9]{1,18}")
-_COMMA = b","
 
 
 def lmq_items(records: Iterable[Piece], audits: Mapping[QueueId, QueueAudit]) -> Iterator[Piece]:

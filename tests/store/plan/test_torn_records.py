@@ -268,6 +268,12 @@ def test_names_that_do_not_fit_and_those_that_are_whole_stay_out() -> None:
         assert mended(torn, further, with_crc=False, ended=True) == mended(torn, with_crc=False, ended=True)
 
 
+def test_a_queue_whose_name_no_record_can_have_is_not_named() -> None:
+    further = [(b"%LMQ%a,b", 1), (b"%LMQ%a\1b", 2), *FURTHER, (b"%LMQ%a\2b", 3)]
+    _, made = mended(cut(record(format_properties(NAMED)), 30), further, with_crc=False, ended=True)
+    assert parse(MESSAGE.parse(made).properties) == NAMED
+
+
 def test_a_message_of_a_lite_topic_names_it() -> None:
     """Without the name a client cannot acknowledge the message."""
     light = {"INNER_MULTI_DISPATCH": "%LMQ%$chat$room", "INNER_MULTI_QUEUE_OFFSET": "7"}
