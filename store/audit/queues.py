@@ -444,7 +444,8 @@ class QueueAudit:
 
     def _unit_at(self, offset: int, offsets: list[Ints], units: list[Units]) -> Units:
         """Return the unit that will be at `offset`: one filled in, else the one on disk."""
-        for known, made in zip(reversed(offsets), reversed(units), strict=True):
+        # the first are in any order; of the others, which follow one another, only the last can reach so far
+        for known, made in ((offsets[-1], units[-1]), (offsets[0], units[0])):
             at = np.flatnonzero(known == offset)
             if len(at):
                 return made[at[:1]]

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from functools import partial
-from operator import itemgetter
+from itertools import compress, groupby
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -314,14 +315,12 @@ def _missing_places(
     queue: the unit stays, and nothing is missing. Nor is an offset missing next to a record that is corrected into
     another queue. own: the queues of such records, by position.
     """
-    for place in places(audits):
-        if any(own.get(beside, place.queue) != place.queue for beside in (place.low, place.high)):
-            continue
-        if place.is_light or place.queue in further:
-            unit = audits[place.queue].stream.lookup(np.array([place.queue_offset], np.int64))
-            if (is_valid(unit) & ~is_pre_fill(unit)).any():
-                continue
-        yield place
+    for queue, found in groupby(places(audits), key=attrgetter("queue")):
+        mine = [at for at in found if all(own.get(beside, queue) == queue for beside in (at.low, at.high))]
+        if mine and (mine[0].is_light or queue in further):
+            units = audits[queue].stream.lookup(np.array([at.queue_offset for at in mine], np.int64))
+            mine = list(compress(mine, ~is_valid(units) | is_pre_fill(units)))
+        yield from mine
 
 
 _BROUGHT = "brought back from the replica"

@@ -208,11 +208,12 @@ def cut_log(snapshot: Snapshot, outcome: Outcome, look: Callable[[list[LogObserv
         raise Refused(reason, path=snapshot.layout.dledger, hint="recover with --policy keep")
     size = snapshot.log_file_bytes
     files = [LoadedFile(int(e.name), size, e) for e in snapshot.log if not e.directory]
-    end, finder = outcome.dledger.end, EntryFinder(outcome.profile.record, {})
+    end, finder = outcome.dledger.end, EntryFinder(outcome.profile.record, {}, files[0].start)
     if snapshot.layout.follows_master:
         with suppress(Refused):
             look([finder])
-        end = min([end, *(record.position - HEADER_BYTES for record in [*finder.torn, *finder.cut])])
+        damaged = (record.position - HEADER_BYTES for record in [*finder.torn, *finder.cut])
+        end = min([end, *damaged, *(gap.begin for gap in finder.gaps)])
     tail = list(tail_edits(snapshot, files, end, stale=False))
     return LogPlan(files[0].start, end, False, tail, written(tail))
 

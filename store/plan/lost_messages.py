@@ -414,8 +414,9 @@ class _Row:
         self.unique_key: str | None = None
         self.key_hashes: list[int] = []
         self.known_from = "record" if whole else "queue_unit"
-        if (number := messages.take(slice(i, i + 1)).count()) > 1:
-            self.batch_size = number
+        number = messages.number
+        if not isinstance(number, int) and number[i] > 1:
+            self.batch_size = int(number[i])
 
 
 def _add_times(rows: list[dict[str, Any]], log: CommitLog, gaps: Sequence[Gap]) -> None:

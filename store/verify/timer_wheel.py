@@ -27,8 +27,6 @@ from .queue_state import queue_bounds
 from .register import after
 from .timer_log import Slots, TimerColumns, TimerFiles, of_timer, timer_columns, timer_files
 
-"""Why two entries name one message, if they are alike."""
-
 
 @of_timer("I-120")
 def the_wheel_has_its_length(context: VerifyContext) -> None:

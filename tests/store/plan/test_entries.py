@@ -425,19 +425,23 @@ def test_the_end_of_a_log_comes_again_from_the_leader(base: Path, tmp_path: Path
     assert (plan.lost_messages, plan.resent, plan.log_end) == (0, 3, there[0].position - HEADER_BYTES)
 
 
-def test_the_log_of_a_group_is_cut_at_a_body_that_dledger_never_looks_at(base: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("whole_record", [False, True])
+def test_the_log_of_a_group_is_cut_at_damage_that_dledger_never_looks_at(
+    whole_record: bool, base: Path, tmp_path: Path
+) -> None:
+    """A wrong byte in a body, or a record that cannot be read, in front of where a start begins."""
     root = Path(shutil.copytree(base, tmp_path / "store", copy_function=sparse_copy))
-    place, end = records(root)[50], found(root, Policy.BROKER).prediction.log_end
+    place, end, count = records(root)[50], found(root, Policy.BROKER).prediction.log_end, len(records(root))
     with place.path.open("r+b") as file:
-        file.seek(place.offset + place.size // 2)
+        file.seek(place.offset + (0 if whole_record else place.size // 2))
         body = file.read(1)
         file.seek(-1, 1)
-        file.write(bytes([body[0] ^ 0x20]))
+        file.write(bytes(60) if whole_record else bytes([body[0] ^ 0x20]))
     alone = found(root, Policy.BROKER).plan
     assert alone is not None and alone.log_end == end
     plan = in_group(root, Policy.BROKER)
     assert plan.log_end == place.position - HEADER_BYTES
-    assert plan.lost_messages == len(records(root)) - 50
+    assert plan.lost_messages == count - 50
 
 
 @pytest.mark.parametrize(
