@@ -27,6 +27,9 @@ from .queue_state import queue_bounds
 from .register import after
 from .timer_log import Slots, TimerColumns, TimerFiles, of_timer, timer_columns, timer_files
 
+_FILED_TWICE = ": a start after a kill leaves it so, and so does a slave while it runs; nothing is damaged"
+"""Why two entries name one message, if they are alike."""
+
 
 @of_timer("I-120")
 def the_wheel_has_its_length(context: VerifyContext) -> None:
@@ -267,10 +270,8 @@ def slots_count_their_entries(context: VerifyContext) -> None:
 
 @of_timer("I-137")
 def no_message_waits_twice(context: VerifyContext) -> None:
-    """Check that no record is named by two waiting entries that differ, not counting entries that cancel.
-
-    One of them may name the wrong record. Of entries that are alike none is damaged: brokers file messages again, and
-    I-184 tells of messages that come twice.
+    """Check that no record is named by two waiting entries, not counting entries that cancel. Of entries that are alike
+    none is damaged: brokers file messages again. Of others one may name the wrong record.
     """
     files, found = timer_files(context), chains(context)
     entries = files.log.entries
@@ -283,12 +284,16 @@ def no_message_waits_twice(context: VerifyContext) -> None:
         same[1:] &= column[1:] == column[:-1]
     rolled, tick = waits.rolled, waits.tick_ms  # filed later, a message may be so near its time that it is not rolled
     same[1:] &= (tick[1:] == tick[:-1]) | rolled[1:] | rolled[:-1]
-    rows = again & ~same
-    if rows.any():
+    for rows, why, severity, repair in (
+        (again & same, _FILED_TWICE, Severity.WARNING, ""),
+        (again & ~same, "; these entries differ: one of them may be damaged", None, None),
+    ):
+        if not rows.any():
+            continue
         path, place = files.log.place(int(waits.position[rows][0]))
-        text = f"the message at {waits.offset_py[rows][0]} waits in more than one entry and is delivered twice"
-        text += "; these entries differ: one of them may be damaged"
-        context.findings.add("I-137", path, text, **{**place, "count": int(rows.sum())})
+        text = f"the message at {waits.offset_py[rows][0]} waits in more than one entry and is delivered twice{why}"
+        place["count"] = int(rows.sum())
+        context.findings.add("I-137", path, text, severity=severity, repair=repair, **place)
 
 
 def _report(

@@ -50,6 +50,7 @@ LEFT_BY_BROKERS = {
     "I-078",  # a queue of a name with a slash (B12)
     "I-102",  # what a start after a kill indexes again
     "I-104",  # 4.3.1 indexes the whole log again beside an empty file (B20)
+    "I-137",  # timer messages that were read again after a kill
     "I-150",  # a slave that has no topics of its master
 }
 """Warnings that a store has that nobody has damaged."""
