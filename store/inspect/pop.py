@@ -362,10 +362,10 @@ def popped_again(store: StoreReader) -> int:
     """
     if not is_next(store):
         return 0
-    kept, own = kv_store(store, silent).rows, (TIMER_TOPIC, pop_format.REVIVE_TOPIC)
+    kept = kv_store(store, silent).rows
     progress = read_progress(store.layout.config, store.config)
     topics = store.topics or [place.topic for place, at in progress.items() if any(at.values())]
-    of_pop = any(topic.startswith(own) for topic in topics)
+    of_pop = any(topic.startswith(pop_format.REVIVE_TOPIC) for topic in topics)  # timers alone are no POP
     begins = [*_unread(store, progress, by_groups=True)] if of_pop else []
     whole = of_pop and store.queues_unread  # nothing shows where in the log to begin
     records = pop_records(store, silent, behind=min(begins, default=None)) if begins or whole else PopRecords()

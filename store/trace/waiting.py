@@ -20,6 +20,7 @@ from ..broker.load_rules import undeliverable
 from ..broker.profiles import profile_of
 from ..broker.system_topics import HALF_TOPIC, HALTING_BROKERS, OP_TOPIC, ROCKSDB_HALF_TOPIC, TIMER_TOPIC
 from ..counted import counted
+from ..disk.lock import holder
 from ..errors import NotFound, StoreError
 from ..log.batch import messages
 from ..log.commit_log import batches
@@ -178,7 +179,9 @@ class Waiting:
         if open_ is None:
             reason = f"{where} is missing, so it is not known whether the transaction is open; no broker checks it"
             return Judgement(DeliveryVerdict.UNKNOWN, reason, tuple(evidence))
-        if not open_ and (loss := database_loss(self._store.layout.rocksdb_store)) is not None:
+        written = holder(self._store.layout.lock) is not None  # tables that are merged look like lost ones
+        loss = None if open_ or written else database_loss(self._store.layout.rocksdb_store)
+        if loss is not None:
             return Judgement(DeliveryVerdict.UNKNOWN, f"{where}: {loss.sentence}", tuple(evidence))
         fact = "an open transaction" if open_ else "no open transaction"
         evidence.append(Evidence(f"{fact} at {half.position}", where))
