@@ -174,10 +174,10 @@ def replica_lines(found: Recovery, rows: int | None) -> list[str]:
     elif brought.goes_on:
         lines.append("The replica continues behind the end of this log, which ends in order.")
     if at is not None:
-        lines += [
-            f"From {at} on the replica has other messages than this log, so neither becomes a copy of the other.",
-            "`--set brokerRole=SLAVE --policy broker` cuts this log there, so that it can follow the replica's broker.",
-        ]
+        lines.append(f"From {at} on the replica has other messages than this log: neither becomes a copy of the other.")
+        if not found.layout.broker_config.has_controller(found.layout.root):
+            slave = "`--set brokerRole=SLAVE --policy broker`"
+            lines.append(f"{slave} cuts this log there, so that it can follow the replica's broker.")
     if brought.earlier_bytes:
         bytes_ = counted(brought.earlier_bytes, "byte", form=",")
         lines.append(f"The replica has {bytes_} in front of this log, whose first files may have expired.")

@@ -557,7 +557,7 @@ class Readability(LogObserver):
         """Count messages of one queue."""
         if not messages.good.all():
             self.damaged += messages.count(~messages.good & ~messages.lost)
-            self.tombstones += int(messages.lost.sum())
+            self.tombstones += messages.count(messages.lost)
             messages = messages.take(messages.good)
         if not len(messages.offset) or not self.expected(messages.queue):
             return

@@ -40,7 +40,6 @@ from ..settings.generation import Generation, generation_of
 from ..settings.options import BrokerOption, options_of
 from ..settings.read import FILES, WHOLE, ConfigSummary, read_config_file, summaries_of, summary_of
 from ..settings.rocksdb import InForce, in_force
-from ..start.dledger import refusal_of_files
 from ..start.log import Switches, start_file
 from ..tiered.segments import is_of_tier
 
@@ -438,6 +437,8 @@ def _restart(layout: Layout, generation: Generation, queues: list[_DescribedQueu
     loaded = load_files(snapshot.log, snapshot.log_file_bytes, DLEDGER_LOAD if ledger else profile.load)
     refusal = loaded.refusal or directory_for_file(snapshot, profile.load)
     if refusal is None and ledger and not in_use:  # a file that DLedger makes has another length
+        from ..start.dledger import refusal_of_files
+
         refusal = refusal_of_files(snapshot, loaded.files)
     if refusal is not None:
         return Restart(generation.version, "", refusal.text(os.fspath(layout.root)))

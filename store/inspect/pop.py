@@ -41,7 +41,7 @@ from ..search.store import Note, StoreReader, silent
 from ..settings.read import Progress, read_config_file, read_pop, read_progress
 from ..settings.rocksdb import read_entries
 from ..start.config_load import config_rules
-from .own_topics import identity, is_next, own_name, records_of, unread_records
+from .own_topics import identity, is_next, own_name, records_of, unread_records, unreliable
 from .timer_records import Scanned, TimerRecords
 from .timers import TimerMessageState, timers
 
@@ -356,16 +356,14 @@ def pop(store: StoreReader, now_ms: int, note: Note) -> Pop:
 
 
 def popped_again(store: StoreReader) -> int:
-    """Return how many messages a start gives POP consumers again: it goes on by positions that brokers write every five
-    seconds. Check points behind that in the revive topic are read again, though their messages came back; and messages
-    behind that of a group are given again, whatever became of them. Raises Unreadable.
+    """Return how many messages a start gives POP consumers again, as brokers write positions every five seconds: of
+    check points that it reads again in the revive topic, and all that a group is not past. Raises Unreadable.
     """
     if not is_next(store):
         return 0
-    kept = kv_store(store, silent).rows
-    progress = read_progress(store.layout.config, store.config)
+    kept, progress = kv_store(store, silent).rows, read_progress(store.layout.config, store.config)
     topics = store.topics or [place.topic for place, at in progress.items() if any(at.values())]
-    of_pop = any(topic.startswith(pop_format.REVIVE_TOPIC) for topic in topics)  # timers alone are no POP
+    of_pop = any(topic.startswith(pop_format.REVIVE_TOPIC) for topic in topics)
     begins = [*_unread(store, progress, by_groups=True)] if of_pop else []
     whole = of_pop and store.queues_unread  # nothing shows where in the log to begin
     records = pop_records(store, silent, behind=min(begins, default=None)) if begins or whole else PopRecords()
@@ -393,8 +391,7 @@ def given_out(
     """
     _note_order_info(store, note)
     progress = read_progress(store.layout.config, store.layout.broker_config)
-    # a record that no broker gets past may stand in front of the messages
-    begins = [one.position for one in about] + list(_unread(store, progress))
+    begins = [one.position for one in about] + list(_unread(store, progress))  # no broker may get to the messages
     records = pop_records(store, note, about, min(begins, default=None))
     places = {one[:3] for one in about}
     found = [row for row in kept if (row.topic, row.queue_id, row.queue_offset) in places]
@@ -412,13 +409,13 @@ def given_out(
 def _tell(store: StoreReader, rows: list[Popped], records: PopRecords, progress: Progress, now_ms: int) -> set[Key]:
     """Set places, and states of messages that are not acknowledged. Returns `_given_again`. Raises Unreadable."""
     again = _given_again(store, records, progress, rows)
-    for row in rows:
-        row.again = row.place in again
     _locate(store, rows, records)
-    points = {point.position: point for point in records.every}
+    for row in rows:
+        row.again = not row.broker_name and row.place in again
+    points: dict[int | None, CheckPoint] = {point.position: point for point in records.every}
     stays = _stay_in_the_timer(store, records, now_ms)
     for row in (row for row in rows if row.state is not PopState.ACKED):
-        point, read, blocked = points.get(row.check_point or -1), False, ""
+        point, read, blocked = points.get(row.check_point), False, ""
         if point is not None:
             read, blocked = _is_read(point, progress), _why_blocked(store, point, records, progress)
         row.state, row.reason = _state(row, now_ms, read, blocked, stays.get(row.check_point, ""))
@@ -504,7 +501,10 @@ def _unread(store: StoreReader, progress: Progress, *, by_groups: bool = False) 
             reached = [_reached(progress, *place) or 0]
         if reached:
             with store.queues.open(*place) as queue:
-                unit = queue.unit(max(queue.first_offset, min(reached), store.queue_summary(queue).min_offset))
+                ends = store.queue_summary(queue)
+                at = max(queue.first_offset, min(reached), ends.min_offset)
+                behind = by_groups and at >= ends.max_offset and unreliable(store)  # the log may have more
+                unit = queue.unit(ends.max_offset - 1 if behind else at)
             if unit is not None and unit.valid:
                 yield unit.physical_offset
 

@@ -130,7 +130,8 @@ class RecoveryOptions(NamedTuple):
         consumers.
         """
         if self.replica and self.policy is not Policy.KEEP and not never_cuts(layout):
-            hint = "say that it is one: --set brokerRole=SLAVE"
+            is_one = layout.broker_config.is_slave or layout.dledger is not None
+            hint = "" if is_one else "say that it is one: --set brokerRole=SLAVE"
             raise InvalidInput("--replica works with --policy broker only for a slave without a controller", hint=hint)
         if self.lost_tag and self.policy is not Policy.KEEP:
             raise InvalidInput("--lost-tag works only with --policy keep")

@@ -214,13 +214,28 @@ def with_unreferenced(
 
     known: other places that units name. given: pairs among the tombstones that no unit names (`with_own_queues`).
     """
+    wanted = list(wanted)
+    more = _names_bytes(wanted, sum(len(fill.lost) for fill in closed))
+    found = _with_unreferenced(closed, wanted, known, given, forms, more)
+    if more and any(not place.queue.topic.startswith(LMQ_PREFIX) for place in found[1]):
+        found = _with_unreferenced(closed, wanted, known, given, forms, 0)  # places come before the names of LMQs
+    return found
+
+
+def _with_unreferenced(
+    closed: Sequence[Fill],
+    wanted: Sequence[LostMessagePlace],
+    known: Sequence[LostUnits],
+    given: set[_Pair],
+    forms: Forms,
+    more: int,
+) -> tuple[list[Fill], list[Unplaced]]:
+    """As `with_unreferenced`. more: bytes of a tombstone for the names of LMQs."""
     unplaced: list[Unplaced] = []
     if not closed:
         return [], unplaced
     queues = closed[0].lost.queues
     numbers = {queue: number for number, queue in reversed(list(enumerate(queues)))}
-    wanted = list(wanted)
-    more = _names_bytes(wanted, sum(len(fill.lost) for fill in closed))
     begins = sorted((fill.gap.begin, fill.gap.store_timestamp) for fill in closed)
     rooms = sorted(_rooms(closed, forms.smallest_filler), key=lambda room: room.begin)
     ends = [room.end for room in rooms]

@@ -10,7 +10,7 @@ A sealed segment of the index: see `formats.tiered_index`; index files before co
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from hashlib import md5
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -386,15 +386,19 @@ def _windows(files: MappedFileQueue, index: TieredIndexFile) -> Iterator[tuple[i
 
 
 def index_faults(
-    sealed: Sequence[tuple[Path, int]], store: Path, config: BrokerConfig, unread: list[str]
+    sealed: Sequence[tuple[Path, int]], store: Path, config: BrokerConfig, unread: list[str], stopped: Callable[[], str]
 ) -> Iterator[tuple[str, str]]:
     """Yield (path, why queries by key miss messages) for segments and index files. Raises Unreadable, InvalidInput.
 
-    sealed: directories of segments, and where each of them ends. unread: takes what cannot be checked.
+    sealed: directories of segments, and where each of them ends. unread: takes what cannot be checked. stopped: why to
+    end before the next file, "" to go on.
     """
     for directory, end in sealed:
         with open_segments(directory) as files:
             for file in (file for file in files.files if file.start < end):
+                if reason := stopped():
+                    unread.append(f"index of the tier from {_short(file)} on: {reason}")
+                    return
                 segment, missed = read_index(files, file), 0
                 span = SegmentSpan(segment)
                 for part in items(files, segment):
@@ -408,10 +412,13 @@ def index_faults(
         return
     with open_index_files(store / TIERED_INDEX_FILES) as files:
         for file in files.files:
+            if reason := stopped():
+                unread.append(f"index of the tier from {_short(file)} on: {reason}")
+                return
             index = read_index_file(files, file, config)
             lost = (~part.linked & (part.items["hash_code"] >= 0) for part in index_items(files, index))
             missed = sum(int(rows.sum()) for rows in lost)
-            if index.slots is None and index.problem:
+            if index.slots is None and index.problem and index.header["magic"] in (MAGIC_OPEN, MAGIC_FULL):
                 unread.append(f"{_short(file)}: {index.problem}")
                 continue
             yield from _texts(file, index.problem, missed, odd_slots(files, index))
@@ -422,7 +429,7 @@ def _short(file: MappedFile) -> str:
 
 
 def _texts(file: MappedFile, problem: str, missed: int, odd: str) -> Iterator[tuple[str, str]]:
-    lost = f"{counted(missed, 'item is', 'items are')} in no slot: no query finds them" if missed else ""
+    lost = f"{counted(missed, 'item is', 'items are')} in no slot, and found by no query" if missed else ""
     yield from ((os.fspath(file.path), text) for text in (problem, lost, odd) if text)
 
 

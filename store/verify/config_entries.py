@@ -459,17 +459,15 @@ def tiered_segments_are_there(context: VerifyContext) -> Iterator[FileFault]:
         context.unread.append("tiered segments: a broker is writing")
         return
     if not local:
-        many = counted(away, "tiered segment")
-        context.unread += [f"{many}: not on this machine (--set tieredStoreFilePath=DIR)"] * bool(away)
+        many = f"{counted(away, 'tiered segment')}: not on this machine (--set tieredStoreFilePath=DIR)"
+        context.unread += [many] * bool(away)
         return
     if not any(file.segments or file.deleted for file in files):
         count = counted(sum(len(file.there or ()) for file in files), "tiered segment is", "tiered segments are")
         text = f"{count} there, but {TIERED} has none of them: a broker with a tiered store writes over them"
         yield FileFault(files[0].directory, text, Severity.FATAL)
         return
-    for file in files:
-        for text in _odd_segments(file):
-            yield FileFault(file.directory, f"{file.path}: {text}")
+    yield from (FileFault(one.directory, f"{one.path}: {text}") for one in files for text in _odd_segments(one))
 
 
 def _odd_segments(file: FlatFile) -> Iterator[str]:
@@ -507,8 +505,9 @@ def tiered_segments_can_be_read(context: VerifyContext) -> Iterator[FileFault]:
         if len(files) == len((_LOG, _QUEUE)):
             yield from log.compare(files[_QUEUE])
     if context.scope.topic is None:
+        store, unread = context.store, context.unread
         sealed = [(files[_INDEX].directory, _end_of(files[_INDEX])) for files in queues.values() if _INDEX in files]
-        for place, text in index_faults(sealed, context.store.layout.root, context.store.config, context.unread):
+        for place, text in index_faults(sealed, store.layout.root, store.config, unread, context.stopped):
             yield FileFault(place, text, Severity.WARNING)  # consumers are served without the index
 
 

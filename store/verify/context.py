@@ -18,7 +18,7 @@ import time
 from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -35,7 +35,7 @@ from ..columns import Dictionary, Ranges, dictionary
 from ..counted import counted
 from ..disk.byte_reader import note, noted, noted_of, unread_of
 from ..disk.lock import holder
-from ..errors import UnreadableRange
+from ..errors import StoreError, UnreadableRange
 from ..findings.catalogue import GROUPS, Severity
 from ..findings.findings import Details, Finding, Findings, Message
 from ..log.batch import last_of
@@ -227,24 +227,27 @@ class VerifyContext:
         """Whether `abort` is there: a broker runs, or was not shut down cleanly."""
         return self.store.layout.abort.exists()
 
-    @property
+    @cached_property
     def uncommitted(self) -> int | None:
-        """Log position from which on a DLedger group has committed no record: a broker dispatches none of them yet, and
-        the group may still replace them. None without a group of several nodes.
+        """Log position from which on a DLedger group has committed no record, by checkpoint, queues and index: a broker
+        dispatches none of them yet, and the group may still replace them. None without a group of several nodes.
         """
-        return None if self._committed is None else max(self._committed, self.log.dispatched)
+        from ..broker.snapshot import Snapshot
+        from ..search.log_search import ends_of_queues
+        from ..start.dledger import committed_end
+
+        store, ends = self.store, list[int]()
+        committed = committed_end(Snapshot.of(store.layout)) if store.layout.has_peers else None
+        if committed is None:
+            return None
+        with suppress(StoreError):  # what cannot be read is told elsewhere
+            ends.append(ends_of_queues(store))
+            ends += [file.header.end_physical_offset + 1 for file in store.index.files if file.last and file.consistent]
+        return max([committed, *ends])
 
     def waits(self, position: int) -> bool:
         """Whether the record at a log position is not committed yet."""
         return self.uncommitted is not None and position >= self.uncommitted
-
-    @cached_property
-    def _committed(self) -> int | None:
-        from ..broker.snapshot import Snapshot
-        from ..start.dledger import committed_end
-
-        layout = self.store.layout
-        return committed_end(Snapshot.of(layout)) if layout.has_peers else None
 
     @property
     def not_dispatched(self) -> Details:

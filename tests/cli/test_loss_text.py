@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -39,7 +40,9 @@ def found(*rows: dict[str, Any], count: int = 0, **plan: Any) -> Recovery:
     """A recovery that knows nothing else."""
     parts = {"lost": SimpleNamespace(messages=count), "cut": (), "brought": None, "policy": "keep"} | plan
     options = SimpleNamespace(policy=parts["policy"])
-    return cast("Recovery", SimpleNamespace(named={"plan": list(rows)}, plan=SimpleNamespace(**parts), options=options))
+    layout = SimpleNamespace(broker_config=BrokerConfig(), root=Path("s"))
+    known = {"plan": SimpleNamespace(**parts), "options": options, "layout": layout}
+    return cast("Recovery", SimpleNamespace(named={"plan": list(rows)}, **known))
 
 
 def line(**more: Any) -> str:

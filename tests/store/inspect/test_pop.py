@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from rocksdict import Options, Rdict
 
 from mqstore.formats import pop as formats
+from mqstore.formats.consume_queue import UNIT_BYTES
 from mqstore.formats.message_properties import RETRY_PREFIX
 from mqstore.formats.timer_check import PAGE_BYTES
 from mqstore.store.broker.system_topics import TIMER_TOPIC
@@ -277,6 +278,12 @@ def test_what_the_position_of_a_group_is_not_past_is_given_again(tmp_path: Path)
     assert mine and view(root, 0).groups["pop_a", "work"]["again"] == len(mine) == view(root, 0).to_json()["again"]
     assert analyze(Layout.open(root), "5.3").prediction.again.popped_again == len(mine)
     bare = Path(shutil.copytree(root, tmp_path / "bare"))
+    units = bare / "consumequeue" / "work" / "0" / f"{0:020d}"
+    (bare / "abort").touch()
+    with units.open("r+b") as file:  # as after a power failure
+        file.seek(first * UNIT_BYTES)
+        file.write(bytes(units.stat().st_size - first * UNIT_BYTES))
+    assert analyze(Layout.open(bare), "5.3").prediction.again.popped_again == len(mine)
     shutil.rmtree(bare / "consumequeue")  # a start makes it again
     assert analyze(Layout.open(bare), "5.3").prediction.again.popped_again == len(mine)
     verdicts = set()

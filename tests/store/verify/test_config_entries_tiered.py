@@ -187,13 +187,14 @@ def test_the_index_of_a_tier_is_read(store: Path) -> None:
     early.write_bytes(early.read_bytes()[:-4] + MAGIC_OPEN.to_bytes(4))
     verdict, found = told(store)
     told_of = {finding.path: finding for finding in found if finding.code == "I-159"}
-    assert "in no slot: no query finds" in told_of.pop(str(slot)).message
+    assert "in no slot, and found by no query" in told_of.pop(str(slot)).message
     assert "magic code is different" in told_of.pop(str(magic)).message
     assert not told_of and {finding.severity.name for finding in found} == {"WARNING"}
     assert f"INDEX/{early.name}: {OF_5_1}" in verdict.unread
 
 
 def test_an_index_that_is_not_compacted_is_read(store: Path, tmp_path: Path) -> None:
+    """A file without its magic code, and one that is cut off in its header, are damaged."""
     killed = tiered.unpack_killed(store.name.removesuffix("-clean"), tmp_path) / tiered.INDEX_FILES
     shutil.copytree(killed, store / tiered.INDEX_FILES)
     assert told(store)[1] == []
@@ -202,6 +203,10 @@ def test_an_index_that_is_not_compacted_is_read(store: Path, tmp_path: Path) -> 
     change(path, used, used + 4)
     (finding,) = told(store)[1]
     assert (finding.code, finding.path, finding.severity.name) == ("I-159", str(path), "WARNING")
+    change(path, 0, 4)
+    assert "magic code is different" in told(store)[1][0].message
+    path.write_bytes(path.read_bytes()[:10])
+    assert "shorter than a header" in told(store)[1][0].message
 
 
 def test_a_quick_run_does_not_read_them(store: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.findings.next_commands import cure_of
@@ -46,6 +47,18 @@ def test_a_quick_run_tells_that_all_queues_are_gone(tmp_path: Path) -> None:
     (found,) = (one for one in verify(root, Scope(quick=True), now_ms=NOW_MS).findings if one.code == "I-114")
     assert "consumequeue is missing" in found.message
     assert found.count > 1
+
+
+@pytest.mark.parametrize(("gone", "code"), [("consumequeue", "I-070"), ("index", "I-101")])
+def test_what_a_group_has_committed_is_missing(gone: str, code: str, tmp_path: Path) -> None:
+    """The other one of queues and index proves it, whatever the checkpoint of a node of several says."""
+    root = unpack("5.3.3-dledger", tmp_path)
+    config = BrokerConfig({"dLegerPeers": "n0-h:1;n1-h:2"})
+    shutil.rmtree(root / gone)
+    (root / "dledger-n0" / "checkpoint").write_text("endIndex=204\ncommittedIndex=-1\n")
+    with StoreReader(root, config) as store:
+        found = [one for one in verify(store, now_ms=NOW_MS).findings if one.code == code]
+    assert found and found[0].severity >= Severity.WARNING
 
 
 @pytest.mark.parametrize("name", ["5.3.3-clean", "5.3.3-dledger"])
