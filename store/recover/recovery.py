@@ -468,6 +468,12 @@ def _may_differ(outcome: Outcome, watched: list[_Watched]) -> bool:
     return refusal is not None and refusal.case == DIFFERS and usual.refusal is None
 
 
+def _is_cut(plan: Plan, layout: Layout, outcome: Outcome) -> bool:
+    """Whether a plan ends the log where no start ends it, so that it continues as a copy of another broker's."""
+    parted = plan.brought is not None and plan.brought.parted_at == plan.log_end
+    return parted or (layout.has_peers and plan.policy is not Policy.KEEP and plan.log_end < outcome.log_end)
+
+
 def _recovery(
     snapshot: Snapshot,
     generation: Generation | None,
@@ -481,14 +487,14 @@ def _recovery(
     layout = snapshot.layout
     interrupted = unfinished(layout.root, layout.journal)
     predictions, may_fail, plan_case = list[Prediction](), list[Prediction](), None
-    cut = plan is not None and plan.brought and plan.brought.parted_at == plan.log_end  # where no start ends the log
     with StoreReader(layout) as store:
         delivered = DeliveredTimers(store)  # reads what all starts need of the log once
         undelivered, again = partial(never_delivered, store), NOTHING_AGAIN
         if options.applicable:
             again = DeliveredAgain(messages_delayed_again(store), popped_again(store), asked_again(store))
         for outcome, after, groups in watched:
-            case = case_of(CaseFacts(snapshot, outcome, after, None if cut else plan, interrupted is not None))
+            shown = None if plan is not None and _is_cut(plan, layout, outcome) else plan
+            case = case_of(CaseFacts(snapshot, outcome, after, shown, interrupted is not None))
             found = prediction(outcome, after, groups, case, options.made_ms, delivered)
             if sum(other.profile == outcome.profile for other, *_ in watched) > 1:
                 found = replace(found, race=outcome.commit.value)

@@ -404,12 +404,12 @@ def test_what_the_index_of_a_group_names_is_committed(base: Path, tmp_path: Path
     assert plan.completed == len(records(root))
 
 
-def in_group(root: Path, policy: Policy) -> Plan:
-    """The plan for the store of one of several nodes."""
+def in_group(root: Path, policy: Policy, case: str = "") -> Plan:
+    """The plan for the store of one of several nodes. case: that of its start."""
     layout = Layout.open(root, BrokerConfig({"dLegerPeers": "n0-h:1;n1-h:2"}))
-    plan = analyze(layout, VERSION, options=RecoveryOptions(policy), jobs=1).plan
-    assert plan is not None
-    return plan
+    found = analyze(layout, VERSION, options=RecoveryOptions(policy), jobs=1)
+    assert found.plan is not None and case in ("", found.prediction.case.label)
+    return found.plan
 
 
 def test_the_end_of_a_log_comes_again_from_the_leader(base: Path, tmp_path: Path) -> None:
@@ -439,7 +439,7 @@ def test_the_log_of_a_group_is_cut_at_damage_that_dledger_never_looks_at(
         file.write(bytes(60) if whole_record else bytes([body[0] ^ 0x20]))
     alone = found(root, Policy.BROKER).plan
     assert alone is not None and alone.log_end == end
-    plan = in_group(root, Policy.BROKER)
+    plan = in_group(root, Policy.BROKER, case="damage-unseen")
     assert plan.log_end == place.position - HEADER_BYTES
     assert plan.lost_messages == count - 50
 
