@@ -47,6 +47,8 @@ _Pair = tuple[QueueId, int]
 """A queue and a queue offset in it."""
 _NAMES_MAX = 8
 """Most LMQs for whose names a tombstone without a unit gets room."""
+_TRIES = 6
+"""How often room for names is taken back from fills that have none for places, before no fill has any."""
 _OP_BODY_BYTES = 512
 """Most bytes of the body of an op record."""
 
@@ -215,11 +217,15 @@ def with_unreferenced(
     known: other places that units name. given: pairs among the tombstones that no unit names (`with_own_queues`).
     """
     wanted = list(wanted)
-    more = _names_bytes(wanted, sum(len(fill.lost) for fill in closed))
-    found = _with_unreferenced(closed, wanted, known, given, forms, more)
-    if more and any(not place.queue.topic.startswith(LMQ_PREFIX) for place in found[1]):
-        found = _with_unreferenced(closed, wanted, known, given, forms, 0)  # places come before the names of LMQs
-    return found
+    sizes = _names_bytes(wanted, sum(len(fill.lost) for fill in closed))
+    more = [sizes[0]] * len(closed)
+    for _ in range(_TRIES):
+        changed, unplaced, tight = _with_unreferenced(closed, wanted, known, given, forms, more)
+        if not any(more[number] for number in tight):
+            return changed, unplaced
+        for number in tight:  # places come before the names of LMQs
+            more[number] = max((size for size in sizes if size < more[number]), default=0)
+    return _with_unreferenced(closed, wanted, known, given, forms, [0] * len(closed))[:2]
 
 
 def _with_unreferenced(
@@ -228,12 +234,14 @@ def _with_unreferenced(
     known: Sequence[LostUnits],
     given: set[_Pair],
     forms: Forms,
-    more: int,
-) -> tuple[list[Fill], list[Unplaced]]:
-    """As `with_unreferenced`. more: bytes of a tombstone for the names of LMQs."""
-    unplaced: list[Unplaced] = []
+    more: Sequence[int],
+) -> tuple[list[Fill], list[Unplaced], set[int]]:
+    """As `with_unreferenced`; also returns the numbers of fills without room for a place. more: bytes that a tombstone
+    has for the names of LMQs, by fill.
+    """
+    unplaced, tight = list[Unplaced](), set[int]()
     if not closed:
-        return [], unplaced
+        return [], unplaced, tight
     queues = closed[0].lost.queues
     numbers = {queue: number for number, queue in reversed(list(enumerate(queues)))}
     begins = sorted((fill.gap.begin, fill.gap.store_timestamp) for fill in closed)
@@ -250,12 +258,13 @@ def _with_unreferenced(
             unplaced += [Unplaced(place.queue, place.queue_offset, time) for _, time in inside[:1]]
             continue
         least = forms.smallest(topic)
-        # with the body of an op record, or the names of LMQs
-        most = least + OFFSET_BYTES if topic == OP_TOPIC else forms.whole(topic) + more
+        op = topic == OP_TOPIC
+        most = least + OFFSET_BYTES if op else forms.whole(topic)  # with the body of an op record
         low = max(place.low, reach.get(place.queue, 0))
         between = rooms[bisect_left(ends, low) : bisect_right(ends, place.high)]
         for room in between:
-            if room.begin < low or not (size := room.take(least, most)):
+            names = 0 if op else more[room.fill]
+            if room.begin < low or not (size := room.take(least, most + names)):
                 continue
             if place.queue not in numbers:
                 numbers[place.queue] = len(queues)
@@ -265,6 +274,7 @@ def _with_unreferenced(
             reach[place.queue] = room.begin
             break
         else:
+            tight.update(room.fill for room in between)
             times = [closed[room.fill].gap.store_timestamp for room in between[:1]]
             unplaced += [Unplaced(place.queue, place.queue_offset, time) for time in times]
     changed = list(closed)
@@ -273,18 +283,19 @@ def _with_unreferenced(
         _grow_last(rows[number], mine, queues)
         changed[number] = _with_rows(closed[number], rows[number], mine)
     placed = {(queues[row[2]], row[3]) for mine in rows for row in mine}
-    return _in_order(changed, given | placed) if given else changed, unplaced
+    return _in_order(changed, given | placed) if given else changed, unplaced, tight
 
 
-def _names_bytes(wanted: Sequence[LostMessagePlace], named: int) -> int:
-    """Return the bytes for the names of as many LMQs as each lost record was in. named: number of records with a
-    unit.
+def _names_bytes(wanted: Sequence[LostMessagePlace], named: int) -> tuple[int, int]:
+    """Return the bytes for the names of as many LMQs as each lost record was in: of the longest name, and of one of
+    usual length. named: number of records with a unit.
     """
     light = [place for place in wanted if place.is_light]
     each = min(_NAMES_MAX, -(-len(light) // max(1, named + len(wanted) - len(light))))
-    longest = max((utf8(place.queue.topic) for place in light), key=len, default=b"")
+    names = sorted((utf8(place.queue.topic) for place in light), key=len) or [b""]
     offset = max((place.queue_offset for place in light), default=0)
-    return len(_names([(longest, offset)] * each))
+    longest, usual = (len(_names([(name, offset)] * each)) for name in (names[-1], names[len(names) // 2]))
+    return longest, usual
 
 
 def _names(further: NamedQueues) -> bytes:

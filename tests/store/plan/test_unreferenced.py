@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -29,6 +30,7 @@ from mqstore.store.queues.edits import QueueHole
 from mqstore.store.recover.recovery import replan
 from mqstore.store.search.store import StoreReader, hold_still
 from mqstore.store.session.apply import apply
+from tests.cli.datadriven import run_here
 
 from ... import recovery_cases, stores
 from ..put.test_producer_transaction import HOST, log_of
@@ -183,6 +185,30 @@ def test_light_queues_without_units_get_the_tombstones(name: str, tmp_path: Path
         assert len(set(units.values())) == len(units)
         moved = {at for number, at in units.items() if at != before[queue][number]}
         assert moved <= tombstones
+
+
+def test_a_hole_without_room_for_names_takes_none_from_others(tmp_path: Path) -> None:
+    """Of a hole of small records, and of one whose records were in LMQs: all of these name them."""
+    root, size = tmp_path / "store", 1 << 16
+    options = {"enableLmq": "true", "enableMultiDispatch": "true", "mappedFileSizeCommitLog": str(size)}
+    config = BrokerConfig(dict(TINY.items()) | options)
+    light = {"topic": "mqtt", "body": "x" * 200, "properties": {names.INNER_MULTI_DISPATCH: "%LMQ%a,%LMQ%b"}}
+    rows = [{"queue_id": 0, **({"topic": "t", "body": ""} if 40 <= n < 80 else light)} for n in range(120)]
+    source = tmp_path / "rows.ndjson"
+    source.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    settings = [f"--set={name}={value}" for name, value in config.items()]
+    done = run_here(["put", str(root), "--from", str(source), "--as-broker", "5.3", "--quiet", *settings])
+    assert done.code == 0, done
+    there, before = log_of(root, config), positions_of(root, config)
+    for first, last in ((60, 63), (90, 110)):
+        begin = there[first].position
+        overwrite(root / "commitlog", size, begin, bytes(there[last].position - begin))
+    shutil.rmtree(root / "consumequeue")
+    kept(root, "5.3", config)
+    after = positions_of(root, config)
+    assert {queue: list(units) for queue, units in after.items()} == {q: list(units) for q, units in before.items()}
+    for queue in (QueueId("%LMQ%a", 0), QueueId("%LMQ%b", 0)):
+        assert len(set(after[queue].values())) == len(after[queue])
 
 
 def test_a_record_of_a_lite_topic_is_in_one_light_queue() -> None:
