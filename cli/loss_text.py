@@ -151,7 +151,10 @@ def replica_lines(found: Recovery, rows: int | None) -> list[str]:
     if found.options.policy != "keep":
         if at is None:
             return ["", f"Of the messages of the replica {brought.replica} none differs here: it changes nothing."]
-        return ["", f"This log is cut at {at}: from there on it has other messages than the replica {brought.replica}."]
+        end = found.plan.log_end if found.plan else 0
+        place = "there" if end == brought.parted_at else at
+        other = f"from {place} on it has other messages than the replica {brought.replica}"
+        return ["", f"This log is cut at {end:,}: {other}."]
     lines = ["", f"From the replica {brought.replica}:"]
     parts = (
         f"  {counted(p.size, 'byte', form=',')} at {p.position:,}: {counted(p.records, 'record', form=',')}"

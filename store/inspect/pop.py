@@ -41,7 +41,7 @@ from ..search.store import Note, StoreReader, silent
 from ..settings.read import Progress, read_config_file, read_pop, read_progress
 from ..settings.rocksdb import read_entries
 from ..start.config_load import config_rules
-from .own_topics import identity, is_next, own_name, records_of, unread_records, unreliable
+from .own_topics import goes_on_at, identity, is_next, own_name, records_of, unread_records
 from .timer_records import Scanned, TimerRecords
 from .timers import TimerMessageState, timers
 
@@ -355,16 +355,17 @@ def pop(store: StoreReader, now_ms: int, note: Note) -> Pop:
     return found
 
 
-def popped_again(store: StoreReader) -> int:
+def popped_again(store: StoreReader, since: int) -> int:
     """Return how many messages a start gives POP consumers again, as brokers write positions every five seconds: of
-    check points that it reads again in the revive topic, and all that a group is not past. Raises Unreadable.
+    check points that it reads again in the revive topic, and all that a group is not past. since: as of `goes_on_at`.
+    Raises Unreadable.
     """
     if not is_next(store):
         return 0
     kept, progress = kv_store(store, silent).rows, read_progress(store.layout.config, store.config)
     topics = store.topics or [place.topic for place, at in progress.items() if any(at.values())]
     of_pop = any(topic.startswith(pop_format.REVIVE_TOPIC) for topic in topics)
-    begins = [*_unread(store, progress, by_groups=True)] if of_pop else []
+    begins = [*_unread(store, progress, since)] if of_pop else []
     whole = of_pop and store.queues_unread  # nothing shows where in the log to begin
     records = pop_records(store, silent, behind=min(begins, default=None)) if begins or whole else PopRecords()
     points = ((k, p) for k, p in records.check_points.items() if p.revived is not None and not _is_read(p, progress))
@@ -490,23 +491,21 @@ def _reached(progress: Progress, topic: str, queue_id: int) -> int | None:
     return progress.get(QueueId(topic, queue_id), {}).get(pop_format.REVIVE_GROUP)
 
 
-def _unread(store: StoreReader, progress: Progress, *, by_groups: bool = False) -> Iterator[int]:
-    """Yield the position of the next record that a broker reads in each revive queue. by_groups: and of the next
-    message of each queue that some group has not passed. Raises Unreadable.
+def _unread(store: StoreReader, progress: Progress, since: int | None = None) -> Iterator[int]:
+    """Yield the position of the next record that a broker reads in each revive queue. since: where a start makes units
+    again; then also that of the next message of each queue that some group has not passed. Raises Unreadable.
     """
     for directory in store.queues:
         place = QueueId(directory.topic, directory.queue_id)
-        reached = [n for group, n in progress.get(place, {}).items() if by_groups and not is_system_group(group)]
+        every = progress.get(place, {}) if since is not None else {}
+        reached = [offset for group, offset in every.items() if not is_system_group(group)]
         if place.topic.startswith(pop_format.REVIVE_TOPIC):
             reached = [_reached(progress, *place) or 0]
         if reached:
             with store.queues.open(*place) as queue:
-                ends = store.queue_summary(queue)
-                at = max(queue.first_offset, min(reached), ends.min_offset)
-                behind = by_groups and at >= ends.max_offset and unreliable(store)  # the log may have more
-                unit = queue.unit(ends.max_offset - 1 if behind else at)
-            if unit is not None and unit.valid:
-                yield unit.physical_offset
+                at = goes_on_at(store, queue, min(reached), since)
+            if at is not None:
+                yield at
 
 
 def _is_read(point: CheckPoint, progress: Progress) -> bool:

@@ -47,7 +47,7 @@ from ..search.store import Note, StoreReader, silent
 from ..settings.generation import generation_of
 from ..settings.options import options_of
 from ..settings.read import read_progress
-from .own_topics import any_lacking, is_next, span, topic_records
+from .own_topics import any_lacking, goes_on_at, is_next, span, topic_records
 
 _MOST_READ = 100_000
 """Limit of half messages and op records that are looked at one by one, in some seconds."""
@@ -410,10 +410,10 @@ def open_in_database(store: StoreReader) -> int:
     return sum(row.in_rocksdb and row.state in open_ for row in transactions(store, silent).rows)
 
 
-def asked_again(store: StoreReader) -> int:
-    """Return how many committed transactions a start asks for again. Raises Unreadable."""
+def asked_again(store: StoreReader, since: int) -> int:
+    """Return how many committed transactions a start asks for again. since: as of `goes_on_at`. Raises Unreadable."""
     at = stored_positions(store)
-    first = _first_asked(store, at) if is_next(store) else None
+    first = _first_asked(store, at, since) if is_next(store) else None
     found, ops, committed = dict[str, Transaction](), OpRecords(), set[int]()
     for batch in () if first is None else store.good_records(first):
         topic = batch.columns.ragged("topic")
@@ -424,15 +424,11 @@ def asked_again(store: StoreReader) -> int:
     return sum(at.ask(row.offsets, ops.decided) and not committed.isdisjoint(row.positions) for row in found.values())
 
 
-def _first_asked(store: StoreReader, at: TransactionPositions) -> int | None:
+def _first_asked(store: StoreReader, at: TransactionPositions, since: int) -> int | None:
     """Return the position of the first half message that a broker reads, or of one before it; None for no message."""
     for directory in store.queues.of_topic(HALF_TOPIC):
         with store.queues.open(HALF_TOPIC, directory.queue_id) as queue:
-            first, end = span(store, queue, None)
-            number = max(first, at.half or 0)
-            if number >= end and os.path.lexists(store.layout.abort):
-                number = end - 1  # the log may have more
-            unit = queue.unit(number) if first <= number < end else None
-        if unit is not None and unit.valid:
-            return unit.physical_offset
+            found = goes_on_at(store, queue, at.half or 0, since)
+        if found is not None:
+            return found
     return store.log.min_offset if at.half is not None and store.queues_unread else None

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...formats.derive.ragged import Ints
+from ...formats.derive.ragged import Flags, Ints
 from ...formats.topics import TOPIC_CONFIG_TABLE
 from ..audit.batches import BatchAudits
 from ..audit.messages import UNUSABLE, LogObserver, Messages, Tally
@@ -33,8 +33,9 @@ from ..disk.temporary import Spill
 from ..errors import InvalidInput
 from ..index.compare import IndexAudit, IndexFiles
 from ..log.commit_log import Batch
+from ..queues.batches import BATCH_UNIT_DTYPE
 from ..queues.hybrid import open_queues
-from ..queues.units import FileUnits
+from ..queues.units import FileUnits, Units, is_used, reaches_beyond
 from ..settings.read import Progress
 from ..settings.rocksdb import ConfigForm, in_force
 from ..start.config_load import TOPICS, ConfigRules, LoadAction, config_rules, load_table
@@ -130,8 +131,8 @@ class RecoveryOptions(NamedTuple):
         consumers.
         """
         if self.replica and self.policy is not Policy.KEEP and not never_cuts(layout):
-            is_one = layout.broker_config.is_slave or layout.dledger is not None
-            hint = "" if is_one else "say that it is one: --set brokerRole=SLAVE"
+            is_none = layout.dledger is not None or layout.broker_config.has_controller(layout.root)
+            hint = "" if is_none else "say that it is one: --set brokerRole=SLAVE"
             raise InvalidInput("--replica works with --policy broker only for a slave without a controller", hint=hint)
         if self.lost_tag and self.policy is not Policy.KEEP:
             raise InvalidInput("--lost-tag works only with --policy keep")
@@ -186,13 +187,20 @@ class PlanBuilder(LogObserver):
         self.batches = BatchAudits(snapshot, rules, (log.start, self.dispatched))
 
     def _dispatched_end(self) -> int:
-        """Where the log ends, or its committed part: in a DLedger group all is committed up to the last unit, and up to
-        the record of the last index item, whose end `records` finds.
+        """Where the log ends, or its committed part: in a DLedger group all is committed up to the last unit that names
+        a place in the log, and up to the record of the last index item, whose end `records` finds.
         """
         committed = committed_end(self.snapshot)
         if committed is None:
             return self.log.end
-        last = (audit.stream.last() for audit in self.queues.values())
+        snapshot, streams = self.snapshot, [audit.stream for audit in self.queues.values()]
+        for entries in snapshot.batch_queues.values():
+            streams.append(FileUnits.of(entries, snapshot.batch_file_bytes, BATCH_UNIT_DTYPE))
+
+        def inside(units: Units) -> Flags:
+            return is_used(units) & ~reaches_beyond(units, self.log.end)
+
+        last = (stream.last(inside) for stream in streams)
         named = (int(unit["physical_offset"][0]) + int(unit["size"][0]) for _, unit in filter(None, last))
         indexed = (last + 1 for _, last in self._index_files.ranges)
         return min(self.log.end, max([committed, *named, *indexed]))

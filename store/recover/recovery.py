@@ -393,7 +393,7 @@ def _notes(layout: Layout, version: str | None, main: Profile, plan: Plan | None
             " items here, and the group keeps or replaces them"
         )
     guessed = options_of(layout).message_index.is_guess
-    if plan and plan.index is None and guessed and plan.log_start < plan.log_end:
+    if plan and plan.index is None and guessed and plan.log_start < min(plan.dispatched, plan.log_end):
         yield (
             "there is no index, and no sign that there ever was one (messageIndexEnable=false?): "
             f"`{proposed(layout, 'repair', '--index')}` makes one from the log"
@@ -491,7 +491,8 @@ def _recovery(
         delivered = DeliveredTimers(store)  # reads what all starts need of the log once
         undelivered, again = partial(never_delivered, store), NOTHING_AGAIN
         if options.applicable:
-            again = DeliveredAgain(messages_delayed_again(store), popped_again(store), asked_again(store))
+            since = min(outcome.scan_start for outcome, *_ in watched)
+            again = DeliveredAgain(messages_delayed_again(store), popped_again(store, since), asked_again(store, since))
         for outcome, after, groups in watched:
             shown = None if plan is not None and _is_cut(plan, layout, outcome) else plan
             case = case_of(CaseFacts(snapshot, outcome, after, shown, interrupted is not None))

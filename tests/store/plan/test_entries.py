@@ -404,6 +404,20 @@ def test_what_the_index_of_a_group_names_is_committed(base: Path, tmp_path: Path
     assert plan.completed == len(records(root))
 
 
+def test_a_unit_that_names_no_place_in_the_log_commits_nothing(base: Path, tmp_path: Path) -> None:
+    """One wrong bit in the last unit of a queue; a node of several gets units for nothing that is not committed."""
+    root = Path(shutil.copytree(base, tmp_path / "store", copy_function=sparse_copy))
+    last = len(records(root)) - 6
+    path = min(as_killed(root, committed=last - 1, voted="n1", last=last))
+    units = np.frombuffer(path.read_bytes(), UNIT_DTYPE).copy()
+    units["physical_offset"][np.flatnonzero(units["size"])[-1]] |= 1 << 40
+    path.write_bytes(units.tobytes())
+    plan = in_group(root, Policy.KEEP)
+    assert (
+        plan.dispatched == records(root)[last].position - HEADER_BYTES or plan.dispatched < records(root)[last].position
+    )
+
+
 def in_group(root: Path, policy: Policy, case: str = "") -> Plan:
     """The plan for the store of one of several nodes. case: that of its start."""
     layout = Layout.open(root, BrokerConfig({"dLegerPeers": "n0-h:1;n1-h:2"}))
