@@ -419,7 +419,9 @@ def _restart(layout: Layout, generation: Generation, queues: list[_DescribedQueu
     DLedger, and for a log without files.
     """
     profile, file_bytes = profile_of(generation.version), sizes_of(layout).commit_log.value
-    entries = [e for path in layout.as_started().commit_log_directories for e in list_entries(path)]
+    ledger = layout.dledger
+    paths = [ledger] if ledger is not None else layout.as_started().commit_log_directories
+    entries = [entry for path in paths for entry in list_entries(path)]
     entries.sort(key=lambda entry: entry.name)
     if in_use and entries and _is_odd(entries[-1], file_bytes):
         entries.pop()  # the broker is creating it
@@ -433,7 +435,6 @@ def _restart(layout: Layout, generation: Generation, queues: list[_DescribedQueu
         checkpoint=(seen_checkpoint(layout.checkpoint) or Checkpoint())._asdict(),
         abort=layout.abort.exists(),
     )
-    ledger = layout.dledger is not None
     loaded = load_files(snapshot.log, snapshot.log_file_bytes, DLEDGER_LOAD if ledger else profile.load)
     refusal = loaded.refusal or directory_for_file(snapshot, profile.load)
     if refusal is None and ledger and not in_use:  # a file that DLedger makes has another length

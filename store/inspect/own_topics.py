@@ -115,18 +115,16 @@ def span(store: StoreReader, queue: ConsumeQueue, behind: int | None) -> tuple[i
     return start if behind is None else queue.at_or_behind(behind, start, ends.max_offset), ends.max_offset
 
 
-def goes_on_at(store: StoreReader, queue: ConsumeQueue, number: int, since: int | None) -> int | None:
-    """Return the log position of a queue's message at offset `number`, or of the first one behind; None for none.
+def goes_on_at(store: StoreReader, queue: ConsumeQueue, number: int, made: int = 0) -> int | None:
+    """Return the log position of a queue's message at offset `number`, or of one before it that is near; None for none.
 
-    since: None, or where in the log a start makes missing units of a killed broker again: of these messages the first
-    lies behind the last unit. Raises Unreadable.
+    made: where the queue ends after a start, which may make units for messages that have none yet. Raises Unreadable.
     """
     start, end = span(store, queue, None)
-    at, behind = max(start, number), 0
-    if at >= end and since is not None and unreliable(store):
-        at, behind = end - 1, since
+    at = max(start, number)
+    at = end - 1 if made > end <= at else at
     unit = queue.unit(at) if start <= at < end else None
-    return max(unit.physical_offset, behind) if unit is not None and unit.valid else None
+    return unit.physical_offset if unit is not None and unit.valid else None
 
 
 def lacking(store: StoreReader, topic: str, behind: int | None = None, *, reached_too: bool = True) -> str:

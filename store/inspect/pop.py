@@ -355,17 +355,17 @@ def pop(store: StoreReader, now_ms: int, note: Note) -> Pop:
     return found
 
 
-def popped_again(store: StoreReader, since: int) -> int:
+def popped_again(store: StoreReader, made: Mapping[QueueId, int]) -> int:
     """Return how many messages a start gives POP consumers again, as brokers write positions every five seconds: of
-    check points that it reads again in the revive topic, and all that a group is not past. since: as of `goes_on_at`.
-    Raises Unreadable.
+    check points that it reads again in the revive topic, and all that a group is not past. made: ends of queues
+    after the start. Raises Unreadable.
     """
     if not is_next(store):
         return 0
     kept, progress = kv_store(store, silent).rows, read_progress(store.layout.config, store.config)
     topics = store.topics or [place.topic for place, at in progress.items() if any(at.values())]
     of_pop = any(topic.startswith(pop_format.REVIVE_TOPIC) for topic in topics)
-    begins = [*_unread(store, progress, since)] if of_pop else []
+    begins = [*_unread(store, progress, made)] if of_pop else []
     whole = of_pop and store.queues_unread  # nothing shows where in the log to begin
     records = pop_records(store, silent, behind=min(begins, default=None)) if begins or whole else PopRecords()
     points = ((k, p) for k, p in records.check_points.items() if p.revived is not None and not _is_read(p, progress))
@@ -491,19 +491,19 @@ def _reached(progress: Progress, topic: str, queue_id: int) -> int | None:
     return progress.get(QueueId(topic, queue_id), {}).get(pop_format.REVIVE_GROUP)
 
 
-def _unread(store: StoreReader, progress: Progress, since: int | None = None) -> Iterator[int]:
-    """Yield the position of the next record that a broker reads in each revive queue. since: where a start makes units
-    again; then also that of the next message of each queue that some group has not passed. Raises Unreadable.
+def _unread(store: StoreReader, progress: Progress, made: Mapping[QueueId, int] | None = None) -> Iterator[int]:
+    """Yield the position of the next record that a broker reads in each revive queue. made: ends of queues after a
+    start; then also that of the next message of each queue that some group has not passed. Raises Unreadable.
     """
     for directory in store.queues:
         place = QueueId(directory.topic, directory.queue_id)
-        every = progress.get(place, {}) if since is not None else {}
+        every = progress.get(place, {}) if made is not None else {}
         reached = [offset for group, offset in every.items() if not is_system_group(group)]
         if place.topic.startswith(pop_format.REVIVE_TOPIC):
             reached = [_reached(progress, *place) or 0]
         if reached:
             with store.queues.open(*place) as queue:
-                at = goes_on_at(store, queue, min(reached), since)
+                at = goes_on_at(store, queue, min(reached), (made or {}).get(place, 0))
             if at is not None:
                 yield at
 

@@ -410,10 +410,10 @@ def open_in_database(store: StoreReader) -> int:
     return sum(row.in_rocksdb and row.state in open_ for row in transactions(store, silent).rows)
 
 
-def asked_again(store: StoreReader, since: int) -> int:
-    """Return how many committed transactions a start asks for again. since: as of `goes_on_at`. Raises Unreadable."""
+def asked_again(store: StoreReader, made: Mapping[QueueId, int]) -> int:
+    """Return how many committed transactions a start asks for again. made: ends of queues then. Raises Unreadable."""
     at = stored_positions(store)
-    first = _first_asked(store, at, since) if is_next(store) else None
+    first = _first_asked(store, at, made) if is_next(store) else None
     found, ops, committed = dict[str, Transaction](), OpRecords(), set[int]()
     for batch in () if first is None else store.good_records(first):
         topic = batch.columns.ragged("topic")
@@ -424,11 +424,11 @@ def asked_again(store: StoreReader, since: int) -> int:
     return sum(at.ask(row.offsets, ops.decided) and not committed.isdisjoint(row.positions) for row in found.values())
 
 
-def _first_asked(store: StoreReader, at: TransactionPositions, since: int) -> int | None:
+def _first_asked(store: StoreReader, at: TransactionPositions, made: Mapping[QueueId, int]) -> int | None:
     """Return the position of the first half message that a broker reads, or of one before it; None for no message."""
     for directory in store.queues.of_topic(HALF_TOPIC):
         with store.queues.open(HALF_TOPIC, directory.queue_id) as queue:
-            found = goes_on_at(store, queue, at.half or 0, since)
+            found = goes_on_at(store, queue, at.half or 0, made.get(QueueId(HALF_TOPIC, directory.queue_id), 0))
         if found is not None:
             return found
     return store.log.min_offset if at.half is not None and store.queues_unread else None

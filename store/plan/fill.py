@@ -417,7 +417,8 @@ def units_beside(snapshot: Snapshot, lost: LostUnits, queues: Iterable[QueueId])
         own.setdefault(lost.queues[number], set()).add(position)
     positions = np.unique(lost.position)
     for queue in queues if len(positions) else ():
-        mine = units_at(snapshot, queue, np.setdiff1d(positions, list(own.get(queue, ()))))
+        others = np.setdiff1d(positions, list(own[queue])) if queue in own else positions
+        mine = units_at(snapshot, queue, others)
         if len(mine):
             yield queue, mine
 

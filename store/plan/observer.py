@@ -181,8 +181,8 @@ class PlanBuilder(LogObserver):
         self._knows_items = True
         for name in snapshot.queues:
             self._audit(name)
-        #: Log position before which records get units and index items.
-        self.dispatched = self._dispatched_end()
+        #: Log position before which records get units and index items, and whether there are any behind it.
+        self.dispatched, self.waits = self._dispatched_end(), False
         self.index = IndexAudit.of(self._index_files, self.dispatched, tagged=tagged)
         self.batches = BatchAudits(snapshot, rules, (log.start, self.dispatched))
 
@@ -227,6 +227,7 @@ class PlanBuilder(LogObserver):
         for begin, end in batch.taken:
             self._places.add_range(begin, end)
         inside = batch.position < self.dispatched
+        self.waits |= bool((~inside & (batch.position < self.log.end)).any())
         if inside.any():
             self._knows_items = False
             last = int(inside.nonzero()[0][-1])

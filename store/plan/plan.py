@@ -389,7 +389,7 @@ def _completed(
         shifted=queues.shifted,
         stale=log.stale,
         tail_bytes=log.tail_bytes,
-        dispatched=builder.dispatched,
+        dispatched=builder.dispatched if builder.waits else plan.log_end,
         beyond=plan.beyond + queues.beyond,
         restored=kept.restored,
         files=kept.queue,

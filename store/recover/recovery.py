@@ -491,8 +491,8 @@ def _recovery(
         delivered = DeliveredTimers(store)  # reads what all starts need of the log once
         undelivered, again = partial(never_delivered, store), NOTHING_AGAIN
         if options.applicable:
-            since = min(outcome.scan_start for outcome, *_ in watched)
-            again = DeliveredAgain(messages_delayed_again(store), popped_again(store, since), asked_again(store, since))
+            made = {name: queue.max_offset for name, queue in watched[0][0].read_queues.items()}
+            again = DeliveredAgain(messages_delayed_again(store), popped_again(store, made), asked_again(store, made))
         for outcome, after, groups in watched:
             shown = None if plan is not None and _is_cut(plan, layout, outcome) else plan
             case = case_of(CaseFacts(snapshot, outcome, after, shown, interrupted is not None))

@@ -237,7 +237,7 @@ class VerifyContext:
         from ..start.dledger import committed_end
 
         store, ends = self.store, list[int]()
-        committed = committed_end(Snapshot.of(store.layout)) if store.layout.has_peers else None
+        committed = committed_end(Snapshot.listed(store.layout)) if store.layout.has_peers else None
         if committed is None:
             return None
         with suppress(StoreError):  # what cannot be read is told elsewhere

@@ -313,8 +313,8 @@ def _of_description(seen: Description, context: VerifyContext) -> Iterator[Findi
         text += context.again or ": that message is gone"
         yield Finding.of("I-186", root, text, **context.behind_the_end)
     lacking = not (any(queue.max_offset for queue in seen.queues) or context.store.queues_problem)
-    waits = context.waits(context.log.start)
-    if lacking and seen.exit == "clean" and log.first_store_timestamp is not None and not waits:
+    stopped = seen.exit == "clean" and log.first_store_timestamp is not None
+    if lacking and stopped and not context.waits(context.log.start):
         who = "brokers 4.3 and 5.1 do" if seen.layout.dledger is None else "a start does"
         text = f"no message has a queue unit, but there is no abort file: {who} not look for them"
         yield Finding.of("I-114", seen.layout.abort, text)

@@ -412,10 +412,7 @@ def test_a_unit_that_names_no_place_in_the_log_commits_nothing(base: Path, tmp_p
     units = np.frombuffer(path.read_bytes(), UNIT_DTYPE).copy()
     units["physical_offset"][np.flatnonzero(units["size"])[-1]] |= 1 << 40
     path.write_bytes(units.tobytes())
-    plan = in_group(root, Policy.KEEP)
-    assert (
-        plan.dispatched == records(root)[last].position - HEADER_BYTES or plan.dispatched < records(root)[last].position
-    )
+    assert in_group(root, Policy.KEEP).dispatched <= records(root)[last].position
 
 
 def in_group(root: Path, policy: Policy, case: str = "") -> Plan:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import shutil
 from pathlib import Path
 
@@ -59,6 +60,17 @@ def test_what_a_group_has_committed_is_missing(gone: str, code: str, tmp_path: P
     with StoreReader(root, config) as store:
         found = [one for one in verify(store, now_ms=NOW_MS).findings if one.code == code]
     assert found and found[0].severity >= Severity.WARNING
+
+
+def test_a_compressed_file_of_a_group_stops_no_reader(tmp_path: Path) -> None:
+    """No plan can be made for such a store, but it can be looked at."""
+    root = unpack("5.3.3-dledger", tmp_path)
+    path = min((root / "dledger-n0" / "data").iterdir())
+    Path(f"{path}.gz").write_bytes(gzip.compress(path.read_bytes()))
+    path.unlink()
+    shutil.rmtree(root / "index")
+    with StoreReader(root, BrokerConfig({"dLegerPeers": "n0-h:1;n1-h:2"})) as store:
+        assert "I-005" in {one.code for one in verify(store, now_ms=NOW_MS).findings}
 
 
 @pytest.mark.parametrize("name", ["5.3.3-clean", "5.3.3-dledger"])
