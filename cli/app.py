@@ -1,7 +1,7 @@
 """The program `mqstore`: its commands, and the exit code and the line on stderr for an error.
 
-A command is a module of this package with an `app` (`declared.App`), imported when the command is called. Heavy imports
-still belong inside its functions: some commands are called often.
+A command is a function that `options.shared` made, or a `declared.Group`, in a module of its own name, imported when it
+is called. Heavy imports still belong inside functions: some commands are called often.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
-from .declared import PROGRAM, App, Exit, Stopped
+from .declared import PROGRAM, Exit, Group, Stopped
 from .exit_codes import ExitCode, exit_code_of, explanation
 from .options import say
 from .plain_line import values_of
@@ -61,16 +61,15 @@ _HELP = """Read, check, recover and write the message store of an Apache RocketM
     """
 
 
-def _app_of(name: str) -> App:
-    app: App = import_module(f".{name}", __package__).app
-    return app
+def _command(name: str) -> Any:
+    return getattr(import_module(f".{name}", __package__), name)
 
 
 def program() -> Any:
     """All commands as a typer program: for command lines that are not plain, and for the manual."""
     from .command_line import program
 
-    return program(_HELP, COMMANDS, _app_of)
+    return program(_HELP, COMMANDS, _command)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
@@ -110,13 +109,11 @@ def _call(words: Sequence[str]) -> int:
     """Call the command: directly if the line is plain, else through typer."""
     try:
         if words and words[0] in COMMANDS:
-            functions = _app_of(words[0]).functions
-            if len(functions) == 1:
-                ((_, function),) = functions
-                values = values_of(function.parameters(), words[1:])
-                if values is not None:
-                    function(**values)
-                    return ExitCode.DONE
+            command = _command(words[0])
+            values = None if isinstance(command, Group) else values_of(command.parameters(), words[1:])
+            if values is not None:
+                command(**values)
+                return ExitCode.DONE
         result = program().main(list(words), PROGRAM, standalone_mode=False)
         return result if isinstance(result, int) else ExitCode.DONE
     except Exit as ended:

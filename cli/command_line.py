@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.models import TyperPath
 
-from .declared import EMPTY_PATH, PROGRAM, REQUIRED, App, Argument, Exit, Parameter
+from .declared import EMPTY_PATH, PROGRAM, REQUIRED, Argument, Exit, Group, Parameter
 from .did_you_mean import command_hint, option_hint
 from .options import Common
 from .plain_line import is_uri
@@ -83,9 +83,9 @@ class CommandGroup(TyperGroup):
 
 
 class AllCommands(CommandGroup):
-    """All commands, each imported when it is asked for. load: imports a command's module, returns its `app`."""
+    """All commands, each imported when it is asked for. load: returns the function or the `Group` of a command."""
 
-    load: Callable[[str], App]
+    load: Callable[[str], Any]
     summaries: Mapping[str, str]
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -113,8 +113,8 @@ def _shortened(text: str, limit: int) -> str:
     return TyperCommand(None, help=text, rich_markup_mode=None).get_short_help_str(limit)
 
 
-def program(help: str, summaries: Mapping[str, str], load: Callable[[str], App]) -> Any:
-    """The typer program of mqstore. summaries: command → summary. load: command → `app` of its module."""
+def program(help: str, summaries: Mapping[str, str], load: Callable[[str], Any]) -> Any:
+    """The typer program of mqstore. summaries: command → summary. load: as of `AllCommands`."""
     made = typer.Typer(help=help, **_SETTINGS)  # type: ignore[arg-type]
     made.callback(cls=AllCommands, invoke_without_command=True)(_program)
     whole: Any = typer.main.get_command(made)
@@ -149,10 +149,11 @@ def _print_version(verbose: bool) -> None:
         print(f"bulk bytes are read by: {kernel.describe()}")
 
 
-def command_of(app: App) -> TyperCommand | TyperGroup:
-    """The typer command, or group of commands, for the `app` of a command's module."""
-    made = typer.Typer(cls=CommandGroup, help=app.help, **_SETTINGS)  # type: ignore[arg-type]
-    for name, function in app.functions:
+def command_of(declared: Any) -> TyperCommand | TyperGroup:
+    """The typer command for a function, or the group of commands for a `Group`."""
+    group = declared if isinstance(declared, Group) else Group("", {declared.__name__: declared})
+    made = typer.Typer(cls=CommandGroup, help=group.help, **_SETTINGS)  # type: ignore[arg-type]
+    for name, function in group.commands.items():
         made.command(name, cls=Command)(_for_typer(function))
     command: Any = typer.main.get_command(made)
     return command  # type: ignore[no-any-return]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from .declared import App, Argument, Option, bad_parameter
+from .declared import Argument, Option, bad_parameter
 from .options import Common, shared
 from .terminal import page_of
 
@@ -14,10 +14,7 @@ if TYPE_CHECKING:
 
     from ..store.damage.scenario import Drill
 
-app = App()
 
-
-@app.command()
 @shared()
 def damage(
     store: Annotated[Path | None, Argument(metavar="STORE", help="The store's root directory.")] = None,

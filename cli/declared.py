@@ -8,12 +8,11 @@ tests.bench start` measures it, `.ci/run` warns.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
-from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar, dataclass_transform, get_type_hints
+from typing import Annotated, Any, ClassVar, NamedTuple, dataclass_transform, get_type_hints
 
 PROGRAM = "mqstore"
-Function = TypeVar("Function", bound=Callable[..., None])
 
 
 class Option:
@@ -103,24 +102,11 @@ class Options:
         return [each.names[0].partition("/")[0] for each in declared]
 
 
-class App:
-    """The `app` of a command's module: one command, or a group of commands.
+class Group(NamedTuple):
+    """Several commands below one: the help of the group, and each command by its name."""
 
-    functions: (name of the command, function); None for the name of the function. `options.shared` made each function.
-    """
-
-    def __init__(self, help: str | None = None) -> None:
-        self.help = help
-        self.functions: list[tuple[str | None, Any]] = []
-
-    def command(self, name: str | None = None) -> Callable[[Function], Function]:
-        """Decorator: make a function a command."""
-
-        def add(function: Function) -> Function:
-            self.functions.append((name, function))
-            return function
-
-        return add
+    help: str
+    commands: Mapping[str, Any]
 
 
 class Format(StrEnum):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .declared import App
 from .diff_options import INDEX, MESSAGES, A, B, DiffOptions
 from .options import Common, shared
 from .pipeline_options import Spark
@@ -12,10 +11,7 @@ from .pipeline_options import Spark
 if TYPE_CHECKING:
     from .diff_answer import Sides
 
-app = App()
 
-
-@app.command()
 @shared()
 def diff(a: A, b: B, *, looks: DiffOptions, spark: Spark, common: Common) -> None:
     """Show where two copies of a store differ: log, messages, queues, index, positions, configuration, timers.

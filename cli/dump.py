@@ -8,7 +8,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from .declared import App, Argument, Format, Option, Options, bad_parameter, flag
+from .declared import Argument, Format, Option, Options, bad_parameter, flag
 from .kind_option import Kind
 from .options import PASSED_OVER, Common, countable, shared
 from .selection_options import MAX_BODY_BYTES, ConditionOptions, MaxBody
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from ..store.search.selection import Selection
     from .dump_log import DumpedRecords
     from .file_kinds.chunks import Chunk, Record
-
-app = App()
 
 
 class RecordOptions(Options):
@@ -32,7 +30,6 @@ class RecordOptions(Options):
     max_body: MaxBody = MAX_BODY_BYTES
 
 
-@app.command()
 @shared(unread=PASSED_OVER)
 def dump(
     path: Annotated[Path, Argument(metavar="PATH", help="A store, or a directory or file of one.")],

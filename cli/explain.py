@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-from .declared import App, Argument, Option
+from .declared import Argument, Option
 from .options import Common, shared
 
 if TYPE_CHECKING:
@@ -15,10 +15,7 @@ if TYPE_CHECKING:
     from ..store.recover.broker_bugs import BrokerBug
     from ..store.recover.cases import Case
 
-app = App()
 
-
-@app.command()
 @shared()
 def explain(
     codes: Annotated[

@@ -7,16 +7,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from .declared import App
 from .export_options import ExportOptions, FileFormat, answer, report_of
 from .options import Common, shared
 from .pipeline_options import Spark, Stores, To, session_showing, warn_if_quicker_here
 from .unread import readable_logs, run_on_readable
 
-app = App()
 
-
-@app.command()
 @shared(FileFormat, "Format of the files.")
 def export(stores: Stores, *, to: To, options: ExportOptions, spark: Spark, common: Common) -> None:
     """Write messages as Parquet, Arrow, NDJSON, CSV or Avro files.

@@ -6,11 +6,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
-from .declared import App, Argument, Option, bad_parameter, exclude, path_text
+from .declared import Argument, Option, bad_parameter, exclude, path_text
 from .options import PASSED_OVER, Common, shared
 from .selection_options import ConditionOptions, GetOptions, PrintOptions
-
-app = App()
 
 
 class GetFormat(StrEnum):
@@ -24,7 +22,6 @@ class GetFormat(StrEnum):
     HEX = "hex"
 
 
-@app.command()
 @shared(GetFormat, unread=PASSED_OVER)
 def get(
     store: Annotated[Path, Argument(metavar="STORE", help="The store's root directory.")],

@@ -5,15 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from .declared import App, Argument, Options, bad_parameter, flag, option
+from .declared import Argument, Options, bad_parameter, flag, option
 from .exit_codes import ExitCode, exit_code_of_status
 from .kind_option import Kind
 from .options import PASSED_OVER, Common, shared
 
 if TYPE_CHECKING:
     from ..store.inspect.recognise import Recognised
-
-app = App()
 
 
 class Views(Options):
@@ -38,7 +36,6 @@ class Views(Options):
             raise bad_parameter("--now needs --delays, --timers, --retries, --pop or --transactions")
 
 
-@app.command()
 @shared(unread=PASSED_OVER)
 def inspect(
     path: Annotated[Path, Argument(metavar="PATH", help="A store, or a directory or file of one.")],

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from .change_options import Change, agree, files_of
-from .declared import App, Argument, Exit, Options, bad_parameter, flag, option
+from .declared import Argument, Exit, Options, bad_parameter, flag, option
 from .exit_codes import ExitCode
 from .options import PASSED_OVER, Common, shared
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from ..store.session.journal import Fingerprint
     from .progress import Progress
 
-app = App()
 BY = ("group", "topic", "queue")
 TAKE = ("max", "min")
 
@@ -85,7 +84,6 @@ class MoveOptions(Options):
             raise bad_parameter("--apply needs --reset or --merge")
 
 
-@app.command()
 @shared(unread=PASSED_OVER)
 def offsets(
     stores: Annotated[list[Path], Argument(metavar="STORE...", help="Root directories of stores.")],

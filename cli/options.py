@@ -2,9 +2,6 @@
 
 A command takes them by a parameter `common: Common` and the decorator `shared`:
 
-    app = App()
-
-    @app.command()
     @shared()
     def dump(path: Annotated[Path, Argument()], *, common: Common) -> None: ...
 """

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from .broker_version import warn_of_nearest_version
-from .declared import App, Argument, Exit, bad_parameter
+from .declared import Argument, Exit, bad_parameter
 from .exit_codes import ExitCode
 from .options import Common, shared, stdin_descriptor
 from .put_options import Flush, PutMessageOptions, PutSourceOptions, PutWritingOptions, TransactionStep
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from ..store.put.producer import ProducerOptions
     from .output import Output
 
-app = App()
 
 COLUMNS = (
     *("type", "physical_offset", "total_size", "topic", "queue_id", "queue_offset"),
@@ -29,7 +28,6 @@ _LARGEST_BODY = 1 << 30
 """Bytes of a body that are read at most; no broker takes a larger one."""
 
 
-@app.command()
 @shared()
 def put(
     store: Annotated[Path, Argument(metavar="STORE", help="A store; created if there is none.")],

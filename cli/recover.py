@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from .broker_version import BrokerVersion
 from .change_options import Change, agree, files_of, reading_the_log
-from .declared import App, Argument, Exit, Format, Option, Options, bad_parameter, flag, option, path_text
+from .declared import Argument, Exit, Format, Option, Options, bad_parameter, flag, option, path_text
 from .exit_codes import ExitCode, exit_code_of_status
 from .options import Common, shared
 from .slave import SlaveOptions, print_cut
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from ..store.verify.judged import JudgedRecovery
     from .output import Output
     from .plan_text import CarriedOut
-
-app = App()
 
 
 class PolicyChoice(StrEnum):
@@ -49,7 +47,6 @@ class LossOptions(Options):
     )
 
 
-@app.command()
 @shared()
 def recover(
     store: Annotated[Path, Argument(metavar="STORE", help="The store's root directory.")],

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from .broker_version import BrokerVersion, warn_of_nearest_version
 from .change_options import Change, agree, files_of, reading_the_log
-from .declared import App, Argument, Exit, Options, bad_parameter, flag, option
+from .declared import Argument, Exit, Options, bad_parameter, flag, option
 from .exit_codes import ExitCode, exit_code_of_status
 from .options import Common, shared
 
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from ..store.session.apply import Applied
     from .output import Output
     from .plan_text import CarriedOut
-
-app = App()
 
 
 class QueuesChoice(StrEnum):
@@ -86,7 +84,6 @@ class Conversion(Options):
     to: Path | None = option("--to", metavar="DIR", help="With --convert: a new or an empty directory.")
 
 
-@app.command()
 @shared()
 def repair(
     store: Annotated[Path, Argument(metavar="STORE", help="The store's root directory.")],

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from .broker_version import BrokerVersion, warn_of_nearest_version
-from .declared import App, Argument, Exit, Option, bad_parameter
+from .declared import Argument, Exit, Option, bad_parameter
 from .exit_codes import ExitCode, exit_code_of, exit_code_of_status
 from .options import FOUND, Common, say, shared
 from .terminal import time_text
@@ -17,11 +17,9 @@ from .terminal import time_text
 if TYPE_CHECKING:
     from ..store.report.page import Section, StoreRow
 
-app = App()
 _COLUMNS = ("type", "store", "status", "sentence", "records", "bytes", "to")
 
 
-@app.command()
 @shared(unread=FOUND)
 def report(
     stores: Annotated[list[Path], Argument(metavar="STORE...", help="Root directories of stores.")],

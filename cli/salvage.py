@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from .broker_version import BrokerVersion, warn_of_nearest_version
-from .declared import App, Argument, Exit, Option, Options, bad_parameter, option
+from .declared import Argument, Exit, Option, Options, bad_parameter, option
 from .exit_codes import ExitCode
 from .options import FOUND, Common, shared
 from .terminal import page_of
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from ..store.salvage.salvage import Salvaged, SalvageRequest, SalvageSelection, Told
-
-app = App()
 
 
 class LayoutChoice(StrEnum):
@@ -52,7 +50,6 @@ class SalvageOptions(Options):
         return SalvageSelection(frozenset(self.topic or ()), parse_range(self.since, self.until))
 
 
-@app.command()
 @shared(unread=FOUND)
 def salvage(
     images: Annotated[list[Path], Argument(metavar="IMAGE...", help="Files, directories, block devices.")],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from .declared import App, Exit
+from .declared import Exit
 from .options import Common, shared
 from .pipeline_options import Spark, Stores, ask_of
 from .sql_answer import Query, SqlOptions, print_answer, shown_columns
@@ -17,10 +17,7 @@ if TYPE_CHECKING:
     from ..store.arrow.views import AnswerGaps
     from ..store.errors import StoreError
 
-app = App()
 
-
-@app.command()
 @shared()
 def sql(query: Query, stores: Stores, *, options: SqlOptions, spark: Spark, common: Common) -> None:
     """Query stores with SQL.

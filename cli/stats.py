@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
-from .declared import App, Option, bad_parameter
+from .declared import Option, bad_parameter
 from .expiry_answer import ExpiryOptions
 from .options import Common, shared
 from .pipeline_options import Spark, Stores
@@ -15,10 +15,7 @@ from .unread import readable_logs, report_unreadable, run_on_readable
 if TYPE_CHECKING:
     from ..store.arrow.log_rows import Counted
 
-app = App()
 
-
-@app.command()
 @shared()
 def stats(
     stores: Stores,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from .broker_version import BrokerVersion, warn_of_nearest_version
-from .declared import App, Argument, Exit, Options, flag, option
+from .declared import Argument, Exit, Options, flag, option
 from .exit_codes import ExitCode
 from .options import PASSED_OVER, Common, shared
 from .selection_options import Topic
@@ -15,8 +15,6 @@ from .selection_options import Topic
 if TYPE_CHECKING:
     from ..store.findings.next_commands import Given
     from ..store.trace.trace import TraceQuestion
-
-app = App()
 
 
 class TraceKind(StrEnum):
@@ -71,7 +69,6 @@ class TraceOptions(Options):
         )
 
 
-@app.command()
 @shared(unread=PASSED_OVER)
 def trace(
     store: Annotated[Path, Argument(metavar="STORE", help="The store's root directory.")],

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from .change_options import ChangeOptions, agree, can_ask, files_of
-from .declared import App, Argument, Option, bad_parameter
+from .declared import Argument, Option, bad_parameter
 from .options import Common, keep_journal_in, shared
 from .terminal import escape, page_of, time_text
 
@@ -17,12 +17,10 @@ if TYPE_CHECKING:
     from ..store.disk.layout import Layout
     from ..store.session.journal import Journal
 
-app = App()
 _SHOWN = 3
 """Number of files that the text names."""
 
 
-@app.command()
 @shared()
 def undo(
     store: Annotated[Path, Argument(metavar="STORE", help="The store's root directory.")],

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from .broker_version import BrokerVersion, warn_of_nearest_version
-from .declared import App, Argument, Exit, Option, Options, bad_parameter, flag, option
+from .declared import Argument, Exit, Option, Options, bad_parameter, flag, option
 from .exit_codes import ExitCode, exit_code_of, exit_code_of_status, explanation
 from .options import FOUND, Common, say, shared
 from .selection_options import Since
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from ..store.findings.next_commands import Given
     from ..store.search.store import StoreReader
     from ..store.verify.verdict import Verdict
-
-app = App()
 
 
 class VerifyFormat(StrEnum):
@@ -115,7 +113,6 @@ class VerifyOptions(Options):
         }
 
 
-@app.command()
 @shared(VerifyFormat, unread=FOUND)
 def verify(
     paths: Annotated[list[Path], Argument(metavar="PATH...", help="Stores, or parts of them.")],

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import pytest
 
 from mqstore.cli import app, options
-from mqstore.cli.declared import App, Argument, Exit
+from mqstore.cli.declared import Argument, Exit
 from mqstore.cli.exit_codes import ExitCode
 from mqstore.store import errors
 from mqstore.store.disk.files import Files, sessions
@@ -33,15 +33,13 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Add a command `fail` that raises what it is told to."""
     raised: list[BaseException] = []
     module = ModuleType("fail")
-    command = App()
-    module.app = command  # type: ignore[attr-defined]
 
-    @command.command()
     @options.shared()
     def fail(number: Annotated[int, Argument()] = 0, *, common: options.Common) -> None:
         """Fail."""
         raise raised[number]
 
+    module.fail = fail  # type: ignore[attr-defined]
     monkeypatch.setattr(app, "COMMANDS", {"fail": "Fail."})
     monkeypatch.setattr(app, "import_module", lambda name, package: module)
 

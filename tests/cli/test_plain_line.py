@@ -17,15 +17,18 @@ from hypothesis import strategies as st
 
 from mqstore.cli import app
 from mqstore.cli.command_line import command_of
-from mqstore.cli.declared import App, Parameter
+from mqstore.cli.declared import Group, Parameter
 from mqstore.cli.plain_line import values_of
 from mqstore.store.errors import StoreError
 
 
 def _functions() -> Iterator[tuple[str, Any]]:
     for name in app.COMMANDS:
-        for own, function in app._app_of(name).functions:
-            yield f"{name} {own or function.__name__}" if name == "pipeline" else name, function
+        command = app._command(name)
+        if isinstance(command, Group):
+            yield from ((f"{name} {own}", function) for own, function in command.commands.items())
+        else:
+            yield name, command
 
 
 FUNCTIONS = dict(_functions())
@@ -40,9 +43,7 @@ def _recorded(name: str) -> tuple[Any, dict[str, Any]]:
         seen.update(values)
 
     record.parameters = FUNCTIONS[name].parameters  # type: ignore[attr-defined]
-    one = App()
-    one.functions.append((None, record))
-    return command_of(one), seen
+    return command_of(record), seen
 
 
 def typers_values(name: str, words: Sequence[str]) -> dict[str, Any]:
@@ -114,7 +115,8 @@ def test_what_is_plain_means_the_same(line: tuple[str, list[str]]) -> None:
 def test_each_command_has_its_first_sentence_in_the_list() -> None:
     """`mqstore --help` imports none of them."""
     for name, summary in app.COMMANDS.items():
-        one = app._app_of(name)
-        text = " ".join((one.help or FUNCTIONS[name].__doc__).split("\n\n")[0].split())
+        one = app._command(name)
+        help_of = one.help if isinstance(one, Group) else one.__doc__
+        text = " ".join(help_of.split("\n\n")[0].split())
         assert text == summary or text.startswith(f"{summary} ")
         assert summary.endswith(".")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from mqstore.cli.command_line import command_of
-from mqstore.cli.pipeline import app
+from mqstore.cli.pipeline import pipeline
 
 TEXT = Path(__file__).parents[2].joinpath("docs/clusters.md").read_text(encoding="utf-8")
 
@@ -31,7 +31,7 @@ COMMANDS = [*LINES, manifest()["spec"]["template"]["spec"]["containers"][0]["com
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: " ".join(command[2:6]))
 def test_a_command_is_understood(command: list[str]) -> None:
-    group: Any = command_of(app)
+    group: Any = command_of(pipeline)
     assert command[:2] == ["mqstore", "pipeline"]
     one = group.get_command(None, command[2])
     context = one.make_context(command[2], command[3:])
