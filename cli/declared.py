@@ -109,13 +109,8 @@ class Group(NamedTuple):
     commands: Mapping[str, Any]
 
 
-class Format(StrEnum):
-    """Output format. Text is for people and may change, the other formats are stable."""
-
-    TEXT = "text"
-    JSON = "json"
-    NDJSON = "ndjson"
-    CSV = "csv"
+Format = StrEnum("Format", "TEXT JSON NDJSON CSV")
+"""Output format. Text is for people and may change, the other formats are stable."""
 
 
 class Exit(Exception):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from enum import Enum
+from enum import Enum, StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,22 +34,12 @@ class FileFormat(Enum):
     AVRO = "avro"
 
 
-class BodyOption(Enum):
-    """How bodies are exported."""
-
-    NONE = "none"
-    PLAIN = "plain"
-    STORED = "stored"
+BodyOption = StrEnum("BodyOption", "NONE PLAIN STORED")
+"""How bodies are exported."""
 
 
-class FileCompression(Enum):
-    """Compression of Parquet and Arrow files."""
-
-    ZSTD = "zstd"
-    SNAPPY = "snappy"
-    GZIP = "gzip"
-    LZ4 = "lz4"
-    NONE = "none"
+FileCompression = StrEnum("FileCompression", "ZSTD SNAPPY GZIP LZ4 NONE")
+"""Compression of Parquet and Arrow files."""
 
 
 class ExportOptions(Options):

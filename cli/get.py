@@ -10,16 +10,8 @@ from .declared import Argument, Option, bad_parameter, exclude, path_text
 from .options import PASSED_OVER, Common, shared
 from .selection_options import ConditionOptions, GetOptions, PrintOptions
 
-
-class GetFormat(StrEnum):
-    """Output format of messages."""
-
-    TEXT = "text"
-    JSON = "json"
-    NDJSON = "ndjson"
-    CSV = "csv"
-    BODY = "body"
-    HEX = "hex"
+GetFormat = StrEnum("GetFormat", "TEXT JSON NDJSON CSV BODY HEX")
+"""Output format of messages."""
 
 
 @shared(GetFormat, unread=PASSED_OVER)

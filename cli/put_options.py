@@ -17,37 +17,20 @@ if TYPE_CHECKING:
     from ..store.put.writer import WriterOptions
 
 
-class Flush(StrEnum):
-    """When messages are synced; an answer always comes after the sync."""
-
-    SYNC = "sync"
-    ASYNC = "async"
+Flush = StrEnum("Flush", "SYNC ASYNC")
+"""When messages are synced; an answer always comes after the sync."""
 
 
-class InputFormat(StrEnum):
-    """Format of the input of `--from`."""
-
-    NDJSON = "ndjson"
-    CSV = "csv"
-    PARQUET = "parquet"
-    ARROW = "arrow"
-    AVRO = "avro"
+InputFormat = StrEnum("InputFormat", "NDJSON CSV PARQUET ARROW AVRO")
+"""Format of the input of `--from`."""
 
 
-class TransactionStep(StrEnum):
-    """Step of a transaction."""
-
-    HALF = "half"
-    COMMIT = "commit"
-    ROLLBACK = "rollback"
+TransactionStep = StrEnum("TransactionStep", "HALF COMMIT ROLLBACK")
+"""Step of a transaction."""
 
 
-class BodyCompression(StrEnum):
-    """Compression of a body, as by a client."""
-
-    ZLIB = "zlib"
-    LZ4 = "lz4"
-    ZSTD = "zstd"
+BodyCompression = StrEnum("BodyCompression", "ZLIB LZ4 ZSTD")
+"""Compression of a body, as by a client."""
 
 
 class PutSourceOptions(Options):

@@ -24,11 +24,8 @@ if TYPE_CHECKING:
     from .plan_text import CarriedOut
 
 
-class PolicyChoice(StrEnum):
-    """The policies of `store.plan.plan`, repeated here so that `--help` does not import it."""
-
-    KEEP = "keep"
-    BROKER = "broker"
+PolicyChoice = StrEnum("PolicyChoice", "KEEP BROKER")
+"""The policies of `store.plan.plan`, repeated here so that `--help` does not import it."""
 
 
 class LossOptions(Options):

@@ -27,11 +27,8 @@ if TYPE_CHECKING:
     from .plan_text import CarriedOut
 
 
-class QueuesChoice(StrEnum):
-    """Where `--as` moves the queues."""
-
-    ROCKSDB = "rocksdb"
-    FILES = "files"
+QueuesChoice = StrEnum("QueuesChoice", "ROCKSDB FILES")
+"""Where `--as` moves the queues."""
 
 
 class Parts(Options):
@@ -69,10 +66,8 @@ class Parts(Options):
         return chosen(parts, tuple(queue_of(text) for text in queues))
 
 
-class ConvertChoice(StrEnum):
-    """Kinds of store that `--convert` can make."""
-
-    PLAIN = "plain"
+ConvertChoice = StrEnum("ConvertChoice", "PLAIN")
+"""Kinds of store that `--convert` can make."""
 
 
 class Conversion(Options):

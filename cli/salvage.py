@@ -19,18 +19,12 @@ if TYPE_CHECKING:
     from ..store.salvage.salvage import Salvaged, SalvageRequest, SalvageSelection, Told
 
 
-class LayoutChoice(StrEnum):
-    """The layouts of `store.salvage`, repeated here so that `--help` does not import it."""
-
-    ORIGINAL = "original"
-    COMPACT = "compact"
+LayoutChoice = StrEnum("LayoutChoice", "ORIGINAL COMPACT")
+"""The layouts of `store.salvage`, repeated here so that `--help` does not import it."""
 
 
-class GradeName(StrEnum):
-    """The lowest grade of the records that a new store gets."""
-
-    WHOLE = "whole"
-    BODY = "body"
+GradeName = StrEnum("GradeName", "WHOLE BODY")
+"""The lowest grade of the records that a new store gets."""
 
 
 class SalvageOptions(Options):

@@ -17,10 +17,8 @@ if TYPE_CHECKING:
     from ..store.disk.layout import Layout
 
 
-class BrokerRole(StrEnum):
-    """The role of a broker that will start on the store."""
-
-    SLAVE = "slave"
+BrokerRole = StrEnum("BrokerRole", "SLAVE")
+"""The role of a broker that will start on the store."""
 
 
 class SlaveOptions(Options):

@@ -25,14 +25,8 @@ if TYPE_CHECKING:
     from ..store.verify.verdict import Verdict
 
 
-class VerifyFormat(StrEnum):
-    """Output format of findings."""
-
-    TEXT = "text"
-    JSON = "json"
-    NDJSON = "ndjson"
-    CSV = "csv"
-    PROMETHEUS = "prometheus"
+VerifyFormat = StrEnum("VerifyFormat", "TEXT JSON NDJSON CSV PROMETHEUS")
+"""Output format of findings."""
 
 
 def parse_percent(text: str) -> float:
