@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from .declared import Argument, Option, bad_parameter
 from .options import Common, shared
+from .record_types import columns_of
 from .terminal import page_of
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def damage(
     """
     if list_:
         with common.open_output() as out:
-            out.records(_scenarios(), text="{name:20}{summary}".format_map, columns=_SCENARIO_COLUMNS)
+            out.records(_scenarios(), text="{name:20}{summary}".format_map, columns=columns_of("scenario"))
         return
     if store is None or to is None or scenario is None:
         raise bad_parameter("STORE, --to COPY and --scenario NAME are needed, or --list")
@@ -53,9 +54,6 @@ def damage(
     out.note_done(f"the new store is complete: {to}")
     with out:
         out.record(_json(done, store, to), text=_text)
-
-
-_SCENARIO_COLUMNS = ("type", "name", "summary", "links")
 
 
 def _scenarios() -> Iterator[dict[str, Any]]:

@@ -14,6 +14,7 @@ from .exit_codes import ExitCode
 from .json_text import dumps
 from .options import Common
 from .pipeline_options import damage_text
+from .record_types import columns_of
 from .terminal import escape
 from .unread import UNREAD, report_unreadable, retry_without_lost, unread_text
 
@@ -24,12 +25,7 @@ if TYPE_CHECKING:
     from ..store.disk.broker_conf import BrokerConfig
     from ..store.errors import StoreError
 
-COLUMNS = (
-    *("type", "store", "topic", "queue_id", "queue_offset", "how", "only_a", "only_b", "changed"),
-    *("part", "name", "a", "b", "position", "count", "same", "same_log", "quick", "samples"),
-    *("first_difference", "a_start", "a_end", "b_start", "b_end", "bytes", "expired_a", "expired_b"),
-    *("differences", "unread"),
-)
+COLUMNS = columns_of("difference", "part_difference", "comparison")
 _SHOWN = 12
 """Differences of a part in a text; the others are only counted."""
 _ONLY = {"only_a": "only in A", "only_b": "only in B"}

@@ -127,7 +127,7 @@ def _print_records(
     chunks: Iterator[Chunk | DumpedRecords], what: Recognised, count: int | None, common: Common
 ) -> None:
     from .record_text import RecordText
-    from .record_types import columns_of_kind
+    from .record_types import columns_of, types_of_kind
 
     damage = _Damage()
     with common.open_output() as out:
@@ -135,7 +135,8 @@ def _print_records(
             out.lines(_ndjson(damage.passed(chunks), count))
         else:
             records = chain.from_iterable(chunk.records() for chunk in damage.passed(chunks))
-            out.records(islice(records, count), text=RecordText(common.utc), columns=lambda: columns_of_kind(what.kind))
+            columns = columns_of(*types_of_kind(what.kind))
+            out.records(islice(records, count), text=RecordText(common.utc), columns=columns)
     if damage.ranges:
         common.warn(str(damage))
 

@@ -10,6 +10,7 @@ from ..store.counted import bytes_text, counted
 from .declared import Exit, Options, bad_parameter, flag, option
 from .exit_codes import ExitCode
 from .options import Common, parse_bytes
+from .record_types import columns_of
 from .terminal import page_of, time_text
 
 if TYPE_CHECKING:
@@ -19,16 +20,6 @@ _FILES = 10
 """Files and groups of a store that are listed without --verbose."""
 _SHOWN = 80
 """Characters shown of a value in deleteWhen that is not a number."""
-COLUMNS = (
-    *("type", "store", "file", "size", "changed_timestamp", "due_timestamp", "goes_timestamp"),
-    *("in_ms", "why", "kept_ms"),
-    *("group", "topic", "queues", "messages", "unread", "first_timestamp"),
-    *("now_timestamp", "until_timestamp", "reserved_ms", "delete_hours", "failing_hour", "delete_percent"),
-    *("forced_percent", "refuses_percent", "options_given", "disk_bytes", "disk_used_bytes"),
-    *("log_bytes_per_second", "disk_bytes_per_second", "rate_since_timestamp", "files_going", "bytes_going"),
-    *("over_timestamp", "forced_timestamp", "refuses_timestamp", "full_timestamp", "shortest_kept_ms"),
-)
-"""CSV columns: of files, of groups that lose messages, and of stores."""
 _WHY = {
     "time": "old enough, deleted at the hour of deleteWhen",
     "disk": "old enough, and the disk is above the limit",
@@ -112,7 +103,7 @@ def print_expiry(stores: list[str], expiring: ExpiryOptions, common: Common) -> 
     if common.format.value == "text" and not common.verbose:
         shown = _folded(records)
     with common.open_output() as output:
-        output.records(shown, text=text, columns=COLUMNS)
+        output.records(shown, text=text, columns=columns_of("expiring_file", "losing_group", "expiry"))
     raise Exit(ExitCode.NO if bad else ExitCode.DONE)
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from .declared import Argument, Option
 from .options import Common, shared
+from .record_types import schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -101,22 +102,10 @@ def _find(code: str) -> dict[str, Any]:
     raise InvalidInput(f"no such code or case: {code!r}", hint=hint)
 
 
-_FIELDS = {
-    "explanation": (
-        *("code", "severity", "statement", "cause", "log"),
-        *("broker", "effect", "repair", "unchecked", "links"),
-    ),
-    "recovery_case": ("label", "found", "broker", "plan", "keep", "codes", "bugs"),
-    "broker_bug": ("code", "versions", "trigger", "effect", "mends", "codes"),
-    "mark": ("label", "shown", "found", "broker", "repair"),
-}
-"""The members of a record, by its type."""
-
-
 def _record(record_type: str, row: Invariant | Case | BrokerBug | MarkTexts, **more: str) -> dict[str, Any]:
     """The record of a row of a table. more: members that the row lacks, or has in another form."""
-    found = {**row._asdict(), **more}
-    return {"type": record_type, **{name: found[name] for name in _FIELDS[record_type]}}
+    found = {"type": record_type, **row._asdict(), **more}
+    return {name: found[name] for name in schema_of(record_type)["properties"]}
 
 
 _PARTS = (

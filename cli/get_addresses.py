@@ -109,10 +109,10 @@ def _print(store: StoreReader, answers: Iterator[_Answer], question: GetQuestion
             out.raw(question.body_of(_message(found, question), common.warn))
     else:
         from .record_text import RecordText
-        from .record_types import columns_of_types
+        from .record_types import columns_of
 
         records = (_record(answer, question) for answer in answers)
-        out.records(records, text=RecordText(common.utc), columns=lambda: columns_of_types(("message", "missing")))
+        out.records(records, text=RecordText(common.utc), columns=columns_of("message", "missing"))
 
 
 def _record(answer: _Answer, question: GetQuestion) -> dict[str, Any]:

@@ -232,11 +232,10 @@ def print_found(
             print_hex(store, found, common, out)
         else:
             from .record_text import RecordText
-            from .record_types import columns_of_types
+            from .record_types import columns_of
 
             records = (_record(one, question) for one in found)
-            text = RecordText(common.utc)
-            out.records(records, text=text, columns=lambda: columns_of_types(("message",)))
+            out.records(records, text=RecordText(common.utc), columns=columns_of("message"))
 
 
 def print_hex(store: StoreReader, found: Iterable[FoundMessage], common: Common, out: Output) -> None:

@@ -10,6 +10,7 @@ from .change_options import Change, agree, files_of
 from .declared import Argument, Exit, Options, bad_parameter, flag, option
 from .exit_codes import ExitCode
 from .options import PASSED_OVER, Common, shared
+from .record_types import columns_of
 
 if TYPE_CHECKING:
     from ..store.disk.layout import Layout
@@ -177,7 +178,7 @@ def _compare(path: Path, other: Path, wanted: LagQuery, common: Common) -> None:
     from ..store.offsets.move import Ahead, compare, is_named, open_side, side_of
     from ..store.offsets.positions import Only
     from ..store.search.store import StoreReader
-    from .offsets_text import COMPARED, compared_text, totals_text
+    from .offsets_text import compared_text, totals_text
 
     only = Only(wanted.group, wanted.topic)
     with StoreReader(path, common.config()) as store:
@@ -190,7 +191,9 @@ def _compare(path: Path, other: Path, wanted: LagQuery, common: Common) -> None:
     shown = different if wanted.odd or not common.verbose else rows
     with common.open_output() as output:
         output.records(
-            ({"type": "compared_offset", **row.to_json()} for row in shown), text=compared_text, columns=COMPARED
+            ({"type": "compared_offset", **row.to_json()} for row in shown),
+            text=compared_text,
+            columns=columns_of("compared_offset"),
         )
     if not named:
         hint = only.hint((*here.positions.rows, *there.positions.rows))

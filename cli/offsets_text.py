@@ -15,11 +15,6 @@ if TYPE_CHECKING:
     from ..store.offsets.move import Move, Moves
     from ..store.session.apply import Applied
 
-COMPARED = (
-    *("type", "table", "group", "topic", "queue_id", "offset", "other_offset", "difference"),
-    *("ahead", "max_offset", "other_max_offset"),
-)
-"""CSV columns of a comparison."""
 _ROWS = 20
 """Moves of a plan that are listed without --verbose."""
 _PARTS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s"))

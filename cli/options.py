@@ -122,10 +122,10 @@ class Common(Options):
         """A checked writer for the record of a command that changes something before it answers. Raises as
         `Output.check`.
         """
-        from .record_types import columns_of_types
+        from .record_types import columns_of
 
         output = self.open_output()
-        output.check(lambda: columns_of_types(record_types))
+        output.check(columns_of(*record_types))
         return output
 
     def progress(self, what: str, total_bytes: int) -> Progress:

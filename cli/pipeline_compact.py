@@ -15,10 +15,10 @@ from .declared import Exit, Option
 from .exit_codes import ExitCode, exit_code_of
 from .options import Common, say, shared
 from .pipeline_options import Stores, To, damage_text, refused_lines
+from .record_types import columns_of
 from .terminal import page_of
 
 _COUNTS = ("messages", "kept", "skipped", "marked", "refused", "damage")
-_COLUMNS = ("type", "store", "to", *_COUNTS)
 _PASSES = 2
 """How many times a log is read."""
 
@@ -61,8 +61,7 @@ def compact(
     from ..store.arrow import require_arrow
 
     require_arrow("no compaction")
-    output = common.open_output()
-    output.check(_COLUMNS)
+    output = common.checked_output("compact")
     from ..pipeline.plan import folders_of
     from ..store.arrow.append_rows import NewStore
     from ..store.arrow.compact import compact_stores
@@ -96,7 +95,7 @@ def compact(
     for made, what in left.items():
         common.warn(f"{made}: {left_at(made, what, how.broker_config, as_broker)}")
     with output:
-        output.records(iter(rows), text=_text, columns=_COLUMNS)
+        output.records(iter(rows), text=_text, columns=columns_of("compact"))
     if unread:
         raise Exit(max(map(exit_code_of, unread.values())))
     if left or any(row["damage"] or row["skipped"] or row["marked"] or row["refused"] for row in rows):

@@ -13,6 +13,7 @@ from .exit_codes import ExitCode
 from .options import Common, shared, stdin_descriptor
 from .put_options import Flush, PutMessageOptions, PutSourceOptions, PutWritingOptions, TransactionStep
 from .put_target import Target, answers_of, held_interrupts, new_reader
+from .record_types import columns_of
 from .terminal import escape
 
 if TYPE_CHECKING:
@@ -20,10 +21,7 @@ if TYPE_CHECKING:
     from .output import Output
 
 
-COLUMNS = (
-    *("type", "physical_offset", "total_size", "topic", "queue_id", "queue_offset"),
-    *("message_id", "unique_key"),
-)
+_COLUMNS = columns_of("stored")
 _LARGEST_BODY = 1 << 30
 """Bytes of a body that are read at most; no broker takes a larger one."""
 
@@ -86,7 +84,7 @@ def put(
     corrupted = CorruptedBodies(source.on_damage)
     is_message_given = topic is not None or message.is_given
     with common.open_output(growing=True) as out:
-        out.check(COLUMNS)
+        out.check(_COLUMNS)
         if source.path is not None:
             if is_message_given or message.transaction is not None or message.half is not None:
                 raise InvalidInput(
@@ -116,7 +114,7 @@ def put(
 
             out.lines(one if isinstance(one, memoryview) else line_of(one) for one in answers)
         else:
-            out.records(answers, text=_text, columns=COLUMNS)
+            out.records(answers, text=_text, columns=_COLUMNS)
     if corrupted.met:
         raise Exit(ExitCode.NO)
 

@@ -6,7 +6,8 @@ schema in `formats`, derived from that (`man/schemas.py`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -43,16 +44,12 @@ LAYOUTS: Mapping[str, tuple[str, ...]] = {
 ENTRY = "rocksdb_entry"
 
 
+@cache
 def schema_of(record_type: str) -> dict[str, Any]:
     import json
 
     loaded: dict[str, Any] = json.loads((SCHEMAS / f"{record_type}.json").read_text("utf-8"))
     return loaded
-
-
-def columns_of_kind(kind: str) -> tuple[str, ...]:
-    """All fields of the records of a kind, in order."""
-    return columns_of_types(types_of_kind(kind))
 
 
 def types_of_kind(name: str) -> tuple[str, ...]:
@@ -72,6 +69,6 @@ def types_of_kind(name: str) -> tuple[str, ...]:
     return (*dict.fromkeys(table.record_type for table in KINDS[name].tables), "config_value", "damage")
 
 
-def columns_of_types(record_types: tuple[str, ...]) -> tuple[str, ...]:
-    """All fields of the records of some types, in order."""
-    return tuple(dict.fromkeys(name for t in record_types for name in schema_of(t)["properties"]))
+def columns_of(*record_types: str) -> Callable[[], tuple[str, ...]]:
+    """A function that returns all fields of the records of some types, in order: schemas are read when needed."""
+    return lambda: tuple(dict.fromkeys(name for t in record_types for name in schema_of(t)["properties"]))

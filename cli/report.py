@@ -12,12 +12,11 @@ from .broker_version import BrokerVersion, warn_of_nearest_version
 from .declared import Argument, Exit, Option, bad_parameter
 from .exit_codes import ExitCode, exit_code_of, exit_code_of_status
 from .options import FOUND, Common, say, shared
+from .record_types import columns_of
 from .terminal import time_text
 
 if TYPE_CHECKING:
     from ..store.report.page import Section, StoreRow
-
-_COLUMNS = ("type", "store", "status", "sentence", "records", "bytes", "to")
 
 
 @shared(unread=FOUND)
@@ -53,8 +52,7 @@ def report(
 
     require_jinja("no report")
     _check_outside(to, stores, common.output)
-    output = common.open_output()
-    output.check(_COLUMNS)
+    output = common.checked_output("report")
     warn_of_nearest_version(broker_version, common)
     from ..store.search.selection import parse_time
 
@@ -64,7 +62,7 @@ def report(
     _write(sections, now_ms, to, common)
     with output as out:
         rows = [_row(section.row, to) for section in sections]
-        out.records(rows, text=_text, columns=_COLUMNS)
+        out.records(rows, text=_text, columns=columns_of("report"))
     from .verify import WORST
 
     raise Exit(max(codes, key=WORST.index))

@@ -14,15 +14,12 @@ from ..store.trace.trace import TraceQuestion, trace
 from .declared import Format
 from .options import Common, say
 from .plan_text import first_ones
+from .record_types import columns_of
 from .searched_text import check_log, scanning, searched_text
 from .terminal import page_of, time_text
 
 Record = Mapping[str, Any]
-COLUMNS = (
-    *("type", "asked", "found_by", "via", "topic", "queue_id", "queue_offset", "position"),
-    *("message_id", "unique_key", "keys", "tags", "born_timestamp", "store_timestamp"),
-    *("events", "for_all", "groups", "other_groups", "next_start", "next_commands"),
-)
+COLUMNS = columns_of("trace")
 CSV_COLUMNS = (
     *("unique_key", "topic", "queue_id", "queue_offset", "position", "row", "at_timestamp"),
     *("name", "group", "text", "where", "next_command"),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from .change_options import ChangeOptions, agree, can_ask, files_of
 from .declared import Argument, Option, bad_parameter
 from .options import Common, keep_journal_in, shared
+from .record_types import columns_of
 from .terminal import escape, page_of, time_text
 
 if TYPE_CHECKING:
@@ -108,13 +109,10 @@ def _list(layout: Layout, common: Common) -> None:
         for each in list_sessions(layout)
     ]
     with common.open_output() as out:
-        out.records(rows, text=line, columns=_COLUMNS)
+        out.records(rows, text=line, columns=columns_of("session"))
     if not rows:
         elsewhere = sessions_elsewhere(layout)
         common.warn(f"no sessions: {layout.root}{f'; {elsewhere}' if elsewhere else ''}")
-
-
-_COLUMNS = ("type", "session", "command", "state", "began", "changes", "files", "kept_bytes")
 
 
 def _undo(

@@ -16,6 +16,7 @@ from .broker_version import BrokerVersion, warn_of_nearest_version
 from .declared import Argument, Exit, Option, Options, bad_parameter, flag, option
 from .exit_codes import ExitCode, exit_code_of, exit_code_of_status, explanation
 from .options import FOUND, Common, say, shared
+from .record_types import columns_of
 from .selection_options import Since
 from .terminal import page_of
 
@@ -370,12 +371,7 @@ def _rows(path: Path | str, verdict: Verdict, given: Given) -> Iterator[dict[str
     yield summary_json(path, verdict)
 
 
-COLUMNS = (
-    *("type", "code", "severity", "path", "offset", "length", "count", "message"),
-    *("broker", "repair", "topic", "queue_id", "unclean", "store", "status"),
-    *("fatal", "error", "warning", "info", "records", "bytes", "seconds", "unread"),
-    *("complete", "live", "interrupted"),
-)
+COLUMNS = columns_of("finding", "summary")
 
 
 def summary_json(path: Path | str, verdict: Verdict) -> dict[str, Any]:

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from mqstore.cli.offsets import BY as BY_OF_OFFSETS
-from mqstore.cli.offsets_text import COMPARED
-from mqstore.cli.record_types import columns_of_types, schema_of
+from mqstore.cli.record_types import columns_of, schema_of
 from mqstore.cli.stats_answer import BY as BY_OF_STATS
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
@@ -64,9 +63,8 @@ def test_names_are_told_once() -> None:
     """What the help names is what there is; columns are those of the schemas."""
     assert BY_OF_OFFSETS == BY
     assert set(BY_OF_STATS) == {"store", "queue", *DIMENSIONS}
-    assert columns_of_types(("group_offset",)) == COLUMNS["queue"]
-    assert set(columns_of_types(("group_lag",))) == {*COLUMNS["topic"], *COLUMNS["group"]}
-    assert columns_of_types(("compared_offset",)) == COMPARED
+    assert columns_of("group_offset")() == COLUMNS["queue"]
+    assert set(columns_of("group_lag")()) == {*COLUMNS["topic"], *COLUMNS["group"]}
 
 
 def test_a_compressed_copy(tmp_path: Path) -> None:
