@@ -7,51 +7,11 @@ from __future__ import annotations
 
 from enum import StrEnum
 from importlib import import_module
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from construct import Construct
 
-from . import (
-    abort,
-    batch_consume_queue,
-    blank,
-    broker_identity,
-    broker_properties,
-    checkpoint,
-    consume_queue,
-    consume_queue_ext,
-    consumer_filter,
-    consumer_offset,
-    consumer_order_info,
-    delay_offset,
-    dledger,
-    dledger_index,
-    dledger_state,
-    epoch_file,
-    index_file,
-    lmq_consumer_offset,
-    lock,
-    message,
-    message_request_mode,
-    pop,
-    position_checkpoint,
-    rocksdb_config,
-    rocksdb_consume_queue,
-    rocksdb_store,
-    sparse_consume_queue,
-    subscription_group,
-    tiered_consume_queue,
-    tiered_index,
-    tiered_index_file,
-    tiered_store_metadata,
-    timer_check,
-    timer_log,
-    timer_metrics,
-    timer_wheel,
-    topic_queue_mapping,
-    topics,
-    transaction_metrics,
-)
+from . import blank, checkpoint, message, pop, rocksdb_config, rocksdb_consume_queue, rocksdb_store
 from .json_table import JsonTable
 
 
@@ -83,80 +43,64 @@ class FileKind(NamedTuple):
     @property
     def description(self) -> str:
         """The docstring of the kind's module: what the file is, who writes it, in which versions."""
-        module = import_module(f".{self.name.replace('-', '_')}", __package__)
-        return (module.__doc__ or "").strip()
+        return (_module(self.name).__doc__ or "").strip()
 
 
-_ALL = (
-    FileKind("commit-log", "message", (("message", message.MESSAGE), ("blank", blank.BLANK)), ("message", "blank")),
-    FileKind("consume-queue", "consume_queue_unit", (("unit", consume_queue.UNIT),)),
-    FileKind(
-        "consume-queue-ext",
-        "consume_queue_ext_unit",
-        (("unit", consume_queue_ext.UNIT), ("end", consume_queue_ext.END)),
-    ),
-    FileKind("batch-consume-queue", "batch_consume_queue_unit", (("unit", batch_consume_queue.UNIT),)),
-    FileKind("compaction-log", "message", (("message", message.MESSAGE), ("blank", blank.BLANK))),
-    FileKind("sparse-consume-queue", "sparse_consume_queue_unit", (("unit", sparse_consume_queue.UNIT),)),
-    FileKind(
-        "index-file",
-        "index_item",
-        (("header", index_file.HEADER), ("slot", index_file.SLOT), ("item", index_file.ITEM)),
-    ),
-    FileKind("checkpoint", "checkpoint", (("checkpoint", checkpoint.FIELDS),)),
-    FileKind("abort", "abort", (("abort", abort.ABORT),)),
-    FileKind("lock", "lock", (("lock", lock.LOCK),)),
-    FileKind("timer-log", "timer_log_unit", (("unit", timer_log.UNIT), ("blank", timer_log.BLANK))),
-    FileKind("timer-wheel", "timer_wheel_slot", (("slot", timer_wheel.SLOT),)),
-    FileKind("timer-check", "timer_check", (("fields", timer_check.FIELDS),)),
-    FileKind("dledger", "message", (("entry", dledger.ENTRY), ("blank", dledger.BLANK))),
-    FileKind("tiered-commit-log", "message", (("message", message.MESSAGE), ("blank", blank.BLANK))),
-    FileKind("tiered-consume-queue", "consume_queue_unit", (("unit", tiered_consume_queue.UNIT),)),
-    FileKind(
-        "tiered-index",
-        "tiered_index_item",
-        (("header", tiered_index.HEADER), ("slot", tiered_index.SLOT), ("item", tiered_index.ITEM)),
-    ),
-    FileKind(
-        "tiered-index-file",
-        "tiered_index_file_item",
-        (("header", tiered_index_file.HEADER), ("slot", tiered_index_file.SLOT), ("item", tiered_index_file.ITEM)),
-    ),
-    FileKind("dledger-index", "dledger_index_unit", (("unit", dledger_index.UNIT),)),
-)
+def _module(name: str) -> Any:
+    return import_module(f".{name.replace('-', '_')}", __package__)
 
 
-class _TextFile(Protocol):
-    """A module that describes a text file."""
-
-    FILE: str
-
-    @property
-    def TABLES(self) -> tuple[JsonTable, ...]: ...
+def _binary(name: str, record_type: str, *layouts: str) -> FileKind:
+    """A kind whose layouts its module has, under their names in upper case."""
+    return FileKind(name, record_type, tuple((each, getattr(_module(name), each.upper())) for each in layouts))
 
 
-def _text(name: str, of: _TextFile, **more: Any) -> FileKind:
+def _text(name: str, **more: Any) -> FileKind:
+    """A text file, with the FILE and the TABLES of its module."""
+    of = _module(name)
     return FileKind(name, of.TABLES[0].record_type, (), file=of.FILE, tables=of.TABLES, **more)
 
 
+_LOG = (("message", message.MESSAGE), ("blank", blank.BLANK))
+_ALL = (
+    FileKind("commit-log", "message", _LOG, ("message", "blank")),
+    _binary("consume-queue", "consume_queue_unit", "unit"),
+    _binary("consume-queue-ext", "consume_queue_ext_unit", "unit", "end"),
+    _binary("batch-consume-queue", "batch_consume_queue_unit", "unit"),
+    FileKind("compaction-log", "message", _LOG),
+    _binary("sparse-consume-queue", "sparse_consume_queue_unit", "unit"),
+    _binary("index-file", "index_item", "header", "slot", "item"),
+    FileKind("checkpoint", "checkpoint", (("checkpoint", checkpoint.FIELDS),)),
+    _binary("abort", "abort", "abort"),
+    _binary("lock", "lock", "lock"),
+    _binary("timer-log", "timer_log_unit", "unit", "blank"),
+    _binary("timer-wheel", "timer_wheel_slot", "slot"),
+    _binary("timer-check", "timer_check", "fields"),
+    _binary("dledger", "message", "entry", "blank"),
+    FileKind("tiered-commit-log", "message", _LOG),
+    _binary("tiered-consume-queue", "consume_queue_unit", "unit"),
+    _binary("tiered-index", "tiered_index_item", "header", "slot", "item"),
+    _binary("tiered-index-file", "tiered_index_file_item", "header", "slot", "item"),
+    _binary("dledger-index", "dledger_index_unit", "unit"),
+)
 _CONFIG = (
-    _text("topics", topics),
-    _text("subscription-group", subscription_group),
-    _text("consumer-offset", consumer_offset),
-    _text("lmq-consumer-offset", lmq_consumer_offset),
-    _text("delay-offset", delay_offset),
-    _text("consumer-filter", consumer_filter),
-    _text("consumer-order-info", consumer_order_info),
-    _text("topic-queue-mapping", topic_queue_mapping),
-    _text("message-request-mode", message_request_mode),
-    _text("transaction-metrics", transaction_metrics),
-    _text("timer-metrics", timer_metrics),
-    _text("tiered-store-metadata", tiered_store_metadata),
-    _text("broker-properties", broker_properties, syntax=Syntax.PROPERTIES),
-    _text("position-checkpoint", position_checkpoint, place="compaction"),
-    _text("epoch-file", epoch_file, place="", syntax=Syntax.EPOCHS),
-    _text("broker-identity", broker_identity, place="", syntax=Syntax.IDENTITY, reads_backup=False),
-    _text("dledger-state", dledger_state, place="", syntax=Syntax.PROPERTIES),
+    _text("topics"),
+    _text("subscription-group"),
+    _text("consumer-offset"),
+    _text("lmq-consumer-offset"),
+    _text("delay-offset"),
+    _text("consumer-filter"),
+    _text("consumer-order-info"),
+    _text("topic-queue-mapping"),
+    _text("message-request-mode"),
+    _text("transaction-metrics"),
+    _text("timer-metrics"),
+    _text("tiered-store-metadata"),
+    _text("broker-properties", syntax=Syntax.PROPERTIES),
+    _text("position-checkpoint", place="compaction"),
+    _text("epoch-file", place="", syntax=Syntax.EPOCHS),
+    _text("broker-identity", place="", syntax=Syntax.IDENTITY, reads_backup=False),
+    _text("dledger-state", place="", syntax=Syntax.PROPERTIES),
     FileKind("config", "config_value", ()),
     FileKind(
         "rocksdb",
