@@ -88,8 +88,8 @@ def new_reader(keep_times: bool = False, *, new_keys: bool = True) -> MessageRea
 
 def answers_of(stored: Iterable[Stored], properties: Iterable[bytes]) -> Iterator[dict[str, Any]]:
     """The records that say where messages with these properties are stored."""
-    from ..formats.message_id import message_id
     from ..formats.message_properties import UNIQ_KEY, parse
+    from ..formats.quick import message_id
 
     for at, text in zip(stored, properties, strict=True):
         yield {

@@ -16,26 +16,10 @@ from construct import Bytes, IfThenElse, Int8sb, Int16sb, Int32sb, Int32ub, Int6
 from construct import this as _record
 
 from . import quick
-from .host import host_of, host_text
 from .primitives import HOST_V4, HOST_V6, record_size_field, size_
 from .sys_flag import COMPRESSION_MASK, TRANSACTION_MASK, SysFlag
 
-__all__ = [
-    "BYTES_AROUND_BODY_MAX",
-    "COMPRESSION_MASK",
-    "MAGIC_V1",
-    "MAGIC_V2",
-    "MESSAGE",
-    "PROPERTIES_BYTES_MAX",
-    "SMALLEST",
-    "TOPIC_BYTES_MAX_V1",
-    "TOPIC_NAME",
-    "TRANSACTION_MASK",
-    "SysFlag",
-    "ends_of_body",
-    "host_of",
-    "host_text",
-]
+__all__ = ["COMPRESSION_MASK", "TRANSACTION_MASK", "SysFlag"]
 
 MAGIC_V1 = 0xDAA320A7
 MAGIC_V2 = 0xDAA320AB

@@ -8,18 +8,6 @@ from typing import Any
 from construct import Bytes, Construct, Int16ub, Int32sb, Int32ub, Int64sb, Struct
 
 from .primitives import IPV4_BYTES, IPV6_BYTES
-from .quick import message_id, parse_message_id
-
-__all__ = [
-    "MESSAGE_ID_V4",
-    "MESSAGE_ID_V6",
-    "UNIQUE_KEY_COUNTERS",
-    "UNIQUE_KEY_V4",
-    "UNIQUE_KEY_V6",
-    "message_id",
-    "parse_message_id",
-    "unique_key",
-]
 
 
 def _message_id(address_bytes: int) -> Construct[Any, Any]:

@@ -12,30 +12,19 @@
 here; `tests/formats/derive` compares each derivation with construct itself.
 """
 
-from .columns import Columns
-from .decode import decode, decode_one
-from .dtype import dtype_of
-from .encode import Encoded, encode, sizes
-from .layout import minimum_bytes, offset_of
-from .ragged import Ragged
-from .spans import Span, spans
-from .tables import ByteTableRow, Column, columns_of, table
-
-__all__ = [
-    "ByteTableRow",
-    "Column",
-    "Columns",
-    "Encoded",
-    "Ragged",
-    "Span",
-    "columns_of",
-    "decode",
-    "decode_one",
-    "dtype_of",
-    "encode",
-    "minimum_bytes",
-    "offset_of",
-    "sizes",
-    "spans",
-    "table",
-]
+from .columns import Columns as Columns
+from .decode import decode as decode
+from .decode import decode_one as decode_one
+from .dtype import dtype_of as dtype_of
+from .encode import Encoded as Encoded
+from .encode import encode as encode
+from .encode import sizes as sizes
+from .layout import minimum_bytes as minimum_bytes
+from .layout import offset_of as offset_of
+from .ragged import Ragged as Ragged
+from .spans import Span as Span
+from .spans import spans as spans
+from .tables import ByteTableRow as ByteTableRow
+from .tables import Column as Column
+from .tables import columns_of as columns_of
+from .tables import table as table

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from mqstore.formats.derive import Ragged
 from mqstore.formats.id_columns import message_id_column
-from mqstore.formats.message_id import message_id
+from mqstore.formats.quick import message_id
 
 IPS = st.one_of(st.binary(min_size=4, max_size=4), st.binary(min_size=16, max_size=16))
 

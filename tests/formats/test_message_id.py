@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mqstore.formats.message_id import UNIQUE_KEY_V4, message_id, parse_message_id, unique_key
+from mqstore.formats.message_id import UNIQUE_KEY_V4, unique_key
+from mqstore.formats.quick import message_id, parse_message_id
 
 IPS = st.one_of(st.binary(min_size=4, max_size=4), st.binary(min_size=16, max_size=16))
 PORTS = st.integers(-(2**31), 2**31 - 1)

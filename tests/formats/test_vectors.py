@@ -29,7 +29,8 @@ from mqstore.formats import (
 from mqstore.formats.derive import Ragged, decode, dtype_of, encode, spans
 from mqstore.formats.hashing import crc31, index_hash, java_hash, tags_code
 from mqstore.formats.message import MAGIC_V1, MAGIC_V2, MESSAGE, SysFlag
-from mqstore.formats.message_id import message_id, parse_message_id, unique_key
+from mqstore.formats.message_id import unique_key
+from mqstore.formats.quick import message_id, parse_message_id
 
 VECTORS: list[dict[str, Any]] = json.loads(Path(__file__).with_name("vectors.json").read_bytes())
 

@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 
 from mqstore.cli.ndjson_input import read_portions
-from mqstore.formats.message_id import message_id, parse_message_id
+from mqstore.formats.quick import message_id, parse_message_id
 from mqstore.store.broker import topics as config_json
 from mqstore.store.broker.topics import Topics
 from mqstore.store.disk.broker_conf import BrokerConfig, parse_properties
