@@ -148,22 +148,14 @@ class Progress:
         SCREEN.draw(text.getvalue().partition("\n")[0])
 
     def _made(self) -> rich.progress.Progress:
-        from rich.progress import (
-            BarColumn,
-            DownloadColumn,
-            Progress,
-            ProgressColumn,
-            TextColumn,
-            TimeRemainingColumn,
-            TransferSpeedColumn,
-        )
+        from rich import progress as p
 
-        rate: list[ProgressColumn] = [DownloadColumn(binary_units=True), TransferSpeedColumn()]
+        rate: list[p.ProgressColumn] = [p.DownloadColumn(binary_units=True), p.TransferSpeedColumn()]
         if self._note is not None:
-            rate = [TextColumn("{task.fields[note]}")]
-        bar = BarColumn(bar_width=_WIDTH if _columns() > _NARROW else _WIDTH // 4)
-        columns = (TextColumn("{task.description}"), bar, *rate, TimeRemainingColumn())
-        made = Progress(*columns, auto_refresh=False)
+            rate = [p.TextColumn("{task.fields[note]}")]
+        bar = p.BarColumn(bar_width=_WIDTH if _columns() > _NARROW else _WIDTH // 4)
+        columns = (p.TextColumn("{task.description}"), bar, *rate, p.TimeRemainingColumn())
+        made = p.Progress(*columns, auto_refresh=False)
         self._task = made.add_task(self._what, total=self._total_bytes or None, note=self._note)
         return made
 

@@ -13,42 +13,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from construct import (
-    ConstructError,
-    Error,
-    GreedyBytes,
-    GreedyRange,
-    IfThenElse,
-    Int8ul,
-    Int16ul,
-    Int32ul,
-    Pass,
-    Prefixed,
-    RepeatUntil,
-    Struct,
-    Switch,
-    Terminated,
-    VarInt,
-    this,
-)
+import construct as c
+from construct import Struct, VarInt, this
 
 from .fixed import numbers_of
 
 LOG_BLOCK_BYTES = 1 << 15
 """A log consists of blocks; the rest of a block that has no room for the head of a part is padding."""
 LOG_PART = Struct(
-    "crc" / Int32ul * "masked CRC-32C of type and data",
-    "length" / Int16ul * "bytes of data that follow",
-    "type" / Int8ul * "1: a whole record; 2, 3, 4: its first, an inner, its last part; 0: padding",
+    "crc" / c.Int32ul * "masked CRC-32C of type and data",
+    "length" / c.Int16ul * "bytes of data that follow",
+    "type" / c.Int8ul * "1: a whole record; 2, 3, 4: its first, an inner, its last part; 0: padding",
 )
 """The head of a part of a record."""
 _WHOLE, _FIRST, _LAST = 1, 2, 4
 _TYPES = range(1, 5)
 RECYCLED_TYPES = frozenset({5, 6, 7, 8, 11})
 """Types of parts in reused log files. A MANIFEST is never one."""
-_TYPE_BYTES = Int8ul.sizeof()
+_TYPE_BYTES = c.Int8ul.sizeof()
 
-_BYTES = Prefixed(VarInt, GreedyBytes)
+_BYTES = c.Prefixed(VarInt, c.GreedyBytes)
 _IGNORABLE = 1 << 13
 """Readers skip an unknown field if its tag has this bit."""
 _END = 1
@@ -61,19 +45,19 @@ _NEW_FILE = Struct(
     "smallest_sequence" / VarInt,
     "largest_sequence" / VarInt,
     "more"
-    / RepeatUntil(
+    / c.RepeatUntil(
         lambda item, _items, _context: item.tag == _END,
-        Struct("tag" / VarInt, "value" / Switch(this.tag, {_END: Pass}, _BYTES)),
+        Struct("tag" / VarInt, "value" / c.Switch(this.tag, {_END: c.Pass}, _BYTES)),
     ),
 )
 _LOG, _NEXT, _GONE, _MIN_LOG, _NEW, _FAMILY, _DROPPED = 2, 3, 6, 10, 103, 200, 202
 EDIT = Struct(
     "fields"
-    / GreedyRange(
+    / c.GreedyRange(
         Struct(
             "tag" / VarInt,
             "value"
-            / Switch(
+            / c.Switch(
                 this.tag,
                 {
                     1: _BYTES * "name of the comparator",
@@ -87,15 +71,15 @@ EDIT = Struct(
                     _NEW: _NEW_FILE * "a table that comes",
                     _FAMILY: VarInt * "number of the column family that the edit is about",
                     201: _BYTES * "name of a new column family",
-                    _DROPPED: Pass * "the family goes",
+                    _DROPPED: c.Pass * "the family goes",
                     203: VarInt * "greatest number of a family",
                     300: VarInt * "edits of this group that follow",
                 },
-                IfThenElse(this.tag & _IGNORABLE, _BYTES, Error),
+                c.IfThenElse(this.tag & _IGNORABLE, _BYTES, c.Error),
             ),
         )
     ),
-    Terminated,
+    c.Terminated,
 )
 """A record of a MANIFEST."""
 
@@ -229,7 +213,7 @@ def manifest_of(windows: Iterable[bytes]) -> ManifestContent | None:
                     logs[family] = value
             known = dict(fields)
             min_log, next_file = max(min_log, known.get(_MIN_LOG, 0)), known.get(_NEXT, next_file)
-    except ConstructError:
+    except c.ConstructError:
         return None
     if not next_file:
         return None

@@ -27,17 +27,7 @@ from ...store.disk.files import Files
 from ...store.disk.layout import is_uri
 from ...store.errors import InvalidInput, NotAStore, Refused, from_os_error
 from ...store.library import settle_timers
-from ...store.output.stage import (
-    FINISHED,
-    Stage,
-    finish_left,
-    new_rows,
-    one_job,
-    publish_job,
-    remove_rows,
-    require_empty,
-    require_outside,
-)
+from ...store.output import stage
 from ...store.put.message_columns import new_times
 from ...store.salvage.original import left_at
 
@@ -69,12 +59,12 @@ class LogSourceWriter(DataSourceArrowWriter):
             raise InvalidInput(f"no column {missing[0]!r}", hint=f"needed: {', '.join(NEEDED)}")
         if overwrite:
             raise InvalidInput("existing output is not overwritten", hint='write .mode("append")')
-        with one_job(self._target, self.files) as place:
-            if finish_left(self._target, place, self.files):
-                raise Refused(FINISHED, path=self._target, hint="read it, or remove it and write again")
-            require_empty(place)
-            remove_rows(place, self.files)
-            self._rows = new_rows(place, self.files)
+        with stage.one_job(self._target, self.files) as place:
+            if stage.finish_left(self._target, place, self.files):
+                raise Refused(stage.FINISHED, path=self._target, hint="read it, or remove it and write again")
+            stage.require_empty(place)
+            stage.remove_rows(place, self.files)
+            self._rows = stage.new_rows(place, self.files)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Kept:
         """Keep the rows of one task aside."""
@@ -104,18 +94,18 @@ class LogSourceWriter(DataSourceArrowWriter):
         kept = [message for message in messages if isinstance(message, Kept) and message.rows]
         kept.sort(key=lambda message: message.partition)
 
-        def job(stage: Stage) -> None:
-            folder = stage.folder / _ROWS  # goes where the stage goes
-            stage.files.rename(self._rows, folder)
+        def job(place: stage.Stage) -> None:
+            folder = place.folder / _ROWS  # goes where the stage goes
+            place.files.rename(self._rows, folder)
             rows = (rows for one in kept for rows, _ in rows_of(folder / one.name, "arrow"))
-            made = make_store(stage.tree, self._how, rows, self._finish)
+            made = make_store(place.tree, self._how, rows, self._finish)
             if made.refused:
                 more = made.refused - 1
                 said = made.named_refused[0] + (f" (and {counted(more, 'message', form=',')} more)" if more else "")
                 raise InvalidInput(said, hint=f"leave the {'messages' if more else 'message'} out")
-            stage.seal(made.for_manifest())
+            place.seal(made.for_manifest())
 
-        manifest = publish_job(self._target, job, lambda _: False, self.files, self._rows)
+        manifest = stage.publish_job(self._target, job, lambda _: False, self.files, self._rows)
         if damaged := manifest["skipped"] + manifest["marked"]:
             said = counted(damaged, "body failed its checksum", "bodies failed their checksums")
             warnings.warn(said, stacklevel=2)
@@ -133,10 +123,10 @@ class LogSourceWriter(DataSourceArrowWriter):
 
         A commit that was interrupted while it published is finished: half of it may be there.
         """
-        with one_job(self._target, self.files) as place:
+        with stage.one_job(self._target, self.files) as place:
             if self._rows.exists():
-                Stage(self._rows, self.files).remove()
-            finish_left(self._target, place, self.files)
+                stage.Stage(self._rows, self.files).remove()
+            stage.finish_left(self._target, place, self.files)
 
 
 def _new_directory(path: str) -> Path:
@@ -146,5 +136,5 @@ def _new_directory(path: str) -> Path:
     target = Path(path).absolute()
     if target.exists() and not target.is_dir():
         raise NotAStore("not a directory", path=target)
-    require_outside(target)
+    stage.require_outside(target)
     return target
