@@ -344,16 +344,9 @@ def _with_slack(strings: Ragged) -> Ragged:
 def _word(strings: Ragged, rows: Ints | slice, at: int) -> npt.NDArray[np.uint64]:
     """Bytes `at` to `at` + 7 of strings longer than `at`, with zeros after the end of a string."""
     remaining = strings.length[rows] - at
-    words = overlapping(strings.buffer, _WORD)[strings.start[rows] + at]
+    words: npt.NDArray[np.uint64] = overlapping(strings.buffer, _WORD)[strings.start[rows] + at]
     unused = (8 * np.maximum(_WORD.itemsize - remaining, 0)).astype(np.uint64)
-    return _keep_front(words, unused)
-
-
-def _keep_front(words: npt.NDArray[np.uint64], unused_bits: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """Clear the last bits in memory order, on machines of either byte order."""
-    if np.little_endian:
-        return words & (_ALL >> unused_bits)
-    return words & (_ALL << unused_bits)
+    return words & (_ALL >> unused if np.little_endian else _ALL << unused)
 
 
 def _slots(strings: Ragged) -> Ints:

@@ -222,11 +222,7 @@ def _messages_at(root: str, read: _CompactionPass, places: _Places) -> Iterator[
     for batch in read if len(places.position) else ():
         stays = places.mask(batch)
         if stays.any():
-            yield from rows_of_batch(root, _without_batch_flags(batch.take(stays)), _COLUMNS, raw=True)
-
-
-def _without_batch_flags(batch: Batch) -> Batch:
-    """Clear the batch flags of messages that were taken out of batch records."""
-    flags = batch.columns.ints("sys_flag")
-    batch.columns.set("sys_flag", np.where(_numbers_in(batch) > 0, flags & ~BATCH_BITS, flags))
-    return batch
+            kept = batch.take(stays)
+            flags = kept.columns.ints("sys_flag")  # messages taken out of batch records have none of the batch
+            kept.columns.set("sys_flag", np.where(_numbers_in(kept) > 0, flags & ~BATCH_BITS, flags))
+            yield from rows_of_batch(root, kept, _COLUMNS, raw=True)

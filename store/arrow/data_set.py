@@ -90,7 +90,10 @@ def ranges_of(
         if last is not None and not append:
             _require_same(root, ask, last)
         if is_uri(root):
-            yield root, _remote(root, ask, None if append else last)
+            why = "logs in object storage have no known end"
+            if last is not None and not append:
+                raise Refused(why, path=root)
+            yield root, LogRange(None, [], _log_ended(ask, None, why))
         else:
             yield root, _local(root, ask, last, before, append=append)
 
@@ -107,13 +110,6 @@ def _require_same(root: str, ask: ReadOptions, last: LogEnded) -> None:
 _CONTINUE = "a new DIR takes all messages; --append --since TIME adds to this one; --overwrite loses expired messages"
 """The ways to continue; the last one loses what has expired since it was exported."""
 _CHANGED = "a broker start or mqstore (recover, repair, undo) changed the log, or it is another log"
-
-
-def _remote(root: str, ask: ReadOptions, last: LogEnded | None) -> LogRange:
-    why = "logs in object storage have no known end"
-    if last is not None:
-        raise Refused(why, path=root)
-    return LogRange(None, [], _log_ended(ask, None, why))
 
 
 def _local(

@@ -219,17 +219,12 @@ def unmatched_of(
         note(size)
         firsts.add(side, rows)
         if of > 1:
-            in_shard = _shard_of(rows, of) == shard
+            in_shard = mixed((rows[0], rows[1] >> _BLOCK_BITS)) % np.uint64(of) == shard
             rows = rows[0][in_shard], rows[1][in_shard], rows[2][in_shard]
         waiting.add(rows, -1 if side else 1)
         if waiting.count > _ENOUGH * WAITING_MAX and of < _SPLIT_MAX:
             return None
     return waiting.all()
-
-
-def _shard_of(rows: Rows, of: int) -> Ints:
-    found: Ints = (mixed((rows[0], rows[1] >> _BLOCK_BITS)) % np.uint64(of)).astype(np.int64)
-    return found
 
 
 class UnmatchedMessages:

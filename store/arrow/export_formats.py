@@ -155,7 +155,10 @@ class _Csv(ExportSink):
         from pyarrow import csv
 
         super().__init__(path, schema, kind)
-        self._plain = pa.schema([(_csv_name(field), _csv_type(field.type)) for field in schema])
+        texts = [pa.types.is_nested(field.type) or pa.types.is_binary(field.type) for field in schema]
+        names = [f"{field.name}_base64" if pa.types.is_binary(field.type) else field.name for field in schema]
+        types = [pa.string() if is_text else field.type for field, is_text in zip(schema, texts, strict=True)]
+        self._plain = pa.schema(zip(names, types, strict=True))
         self._writer = csv.CSVWriter(self._file, self._plain)
 
     def write(self, rows: pa.Table) -> None:
@@ -345,14 +348,6 @@ def _is_json(kind: pa.DataType) -> bool:
         return all(_is_json(kind.field(number).type) for number in range(kind.num_fields))
     known = (pa.types.is_string, pa.types.is_large_string, pa.types.is_integer, pa.types.is_boolean, pa.types.is_null)
     return any(is_known(kind) for is_known in known)
-
-
-def _csv_name(field: pa.Field) -> str:
-    return f"{field.name}_base64" if pa.types.is_binary(field.type) else str(field.name)
-
-
-def _csv_type(kind: pa.DataType) -> pa.DataType:
-    return pa.string() if pa.types.is_nested(kind) or pa.types.is_binary(kind) else kind
 
 
 def _cells(column: pa.Array, safe: bool) -> pa.Array:

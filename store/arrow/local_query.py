@@ -96,12 +96,6 @@ _NO_MEMORY = "Out of Memory Error"
 _QUERY_PART = re.compile(r"\n\s*\n?LINE \d+:.*", re.DOTALL)
 
 
-def require_duckdb() -> None:
-    """Raise Unsupported if DuckDB is missing."""
-    if importlib.util.find_spec("duckdb") is None:
-        raise Unsupported("no SQL without DuckDB", hint="pip install 'mqstore[sql]'")
-
-
 class LocalQuery(Closing):
     """A valid query; stores are read only by `answer`. A context manager.
 
@@ -110,7 +104,8 @@ class LocalQuery(Closing):
 
     def __init__(self, text: str, jobs: int | None = None) -> None:
         """jobs: threads of DuckDB, None for one per core. Raises InvalidInput, Unsupported."""
-        require_duckdb()
+        if importlib.util.find_spec("duckdb") is None:
+            raise Unsupported("no SQL without DuckDB", hint="pip install 'mqstore[sql]'")
         import duckdb
 
         self._relation: Any = None
@@ -138,7 +133,8 @@ class LocalQuery(Closing):
                 hint = "a PIVOT needs its values: PIVOT … ON tags IN ('a', 'b') …" if several else ""
                 raise InvalidInput("the query must be one SELECT, and nothing else", hint=hint)
             self._relation = self._connection.sql(text)
-            named = _tables_in(self._connection, text)
+            (tree,) = self._connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [text]).fetchall()
+            named = set(_table_names(json.loads(tree[0])))  # perhaps some made by WITH; none for a DESCRIBE
             self.views = [view for name, view in VIEWS.items() if name in named]
         except duckdb.Error as error:
             raise InvalidInput(f"the query: {_error_text(error)}") from error
@@ -241,15 +237,6 @@ class ViewScan(dataset.Dataset):  # type: ignore[misc]
 def _settings(spill: str, jobs: int | None) -> dict[str, Any]:
     settings = {"temp_directory": spill, "memory_limit": _MEMORY}
     return settings if jobs is None else {**settings, "threads": str(jobs)}
-
-
-def _tables_in(connection: Any, text: str) -> set[str]:
-    """The tables that a query names, perhaps some made by WITH, from its syntax tree.
-
-    Empty for a DESCRIBE.
-    """
-    (found,) = connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [text]).fetchall()
-    return set(_table_names(json.loads(found[0])))
 
 
 def _table_names(tree: Any) -> Iterator[str]:

@@ -384,7 +384,9 @@ def walk(
             size *= 4  # the record's lengths reach beyond the window, but not beyond the file
             continue
         if count:
-            yield _in_file(checked.columns.take(slice(0, count)), offset)
+            columns = checked.columns.take(slice(0, count))
+            columns.starts, columns.ends = columns.starts + offset, columns.ends + offset  # bytes of the file
+            yield columns
         if count < len(starts) and (not rest or checked.columns.ok[count] or not count):
             yield LoadFailure(
                 offset + int(starts[count]),
@@ -401,12 +403,6 @@ def passes(content: FileBytes, rules: RecordRules, body: BodyCheck) -> bool:
     """Whether a file begins with a good record or a BLANK."""
     first = next(walk(content, 0, rules, body))
     return first.passed if isinstance(first, LoadFailure) else True
-
-
-def _in_file(columns: Columns, offset: int) -> Columns:
-    """Turn `starts` and `ends` of a window that begins at byte `offset` of a file into bytes of the file."""
-    columns.starts, columns.ends = columns.starts + offset, columns.ends + offset
-    return columns
 
 
 def _chain(data: Bytes, position: int) -> Ints:

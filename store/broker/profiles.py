@@ -350,7 +350,8 @@ def profile_of(version: str) -> Profile:
     if named := PROFILES.get(_plain_number(version)):
         return named
     wanted = _number(version)
-    if not _is_close_to_measured(wanted):
+    minors = [_number(known)[1] for known in VERSIONS if _number(known)[0] == wanted[0]]
+    if not minors or wanted[1] > max(minors) + 1:  # of no measured major version, or two minor releases newer
         known = ", ".join(VERSIONS)
         raise InvalidInput(f"there is no profile near broker version {version}", hint=f"use one of {known}")
     older = [profile for profile in PROFILES.values() if profile.since <= wanted]
@@ -363,12 +364,6 @@ def file_rules_of(version: str) -> FileRules:
     number = _number(version)
     splits, log_in_root = (None if number == _ANY_4_9 else number >= since for since in (_SPLITS_SINCE, _IN_ROOT_SINCE))
     return FileRules(number < _RENAMED_SINCE, number >= _STRIPS_SINCE, splits, log_in_root)
-
-
-def _is_close_to_measured(wanted: tuple[int, int, int]) -> bool:
-    """Whether a version is of a measured major version, and at most one minor release newer."""
-    minors = [_number(known)[1] for known in VERSIONS if _number(known)[0] == wanted[0]]
-    return bool(minors) and wanted[1] <= max(minors) + 1
 
 
 def is_exact(version: str) -> bool:

@@ -18,7 +18,7 @@ from ...formats.kinds import KINDS
 from ..counted import counted
 from ..disk.byte_reader import data_ranges, open_regular, read
 from ..disk.file_queue import MappedFile, MappedFileQueue, is_directory, is_file
-from ..disk.files import Edit, Files, OpenFile, confine
+from ..disk.files import Edit, Files, confine
 from ..disk.layout import JOURNAL
 from ..disk.lock import check_empty, new_directory
 from ..errors import NotFound, Refused, Unreadable, Unsupported, from_os_error, os_errors
@@ -247,7 +247,8 @@ def copy_file(source: Path, target: Path, files: Files, told: Callable[[int], No
         with files.create(target, like=source) as file:
             file.truncate(status.st_size)
             for begin, end in data_ranges(descriptor, 0, status.st_size):
-                _copy_range(descriptor, str(source), file, begin, end)
+                for at in range(begin, end, _CHUNK_BYTES):
+                    file.pwrite(read(descriptor, min(_CHUNK_BYTES, end - at), at, str(source), end=end), at)
             file.sync()
         files.set_times(target, status.st_atime_ns, status.st_mtime_ns)
         told(status.st_size)
@@ -255,11 +256,6 @@ def copy_file(source: Path, target: Path, files: Files, told: Callable[[int], No
         raise from_os_error(error, source) from error
     finally:
         os.close(descriptor)
-
-
-def _copy_range(descriptor: int, source: str, file: OpenFile, begin: int, end: int) -> None:
-    for at in range(begin, end, _CHUNK_BYTES):
-        file.pwrite(read(descriptor, min(_CHUNK_BYTES, end - at), at, source, end=end), at)
 
 
 class Drill(NamedTuple):

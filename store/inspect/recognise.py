@@ -66,11 +66,6 @@ _ENTRY_HEADER = Struct(*dledger.ENTRY.subcons[:-1])
 _CHECKPOINT_TIMES = [f.name for f in columns_of(checkpoint.FIELDS) if f.name.endswith("_timestamp")]
 
 
-def kind_of_bytes(head: bytes, size: int) -> str | None:
-    """Return the first kind that the bytes look like, or None. size: of the whole file."""
-    return next((kind for kind, looks_like in _TESTS.items() if looks_like(head, size)), None)
-
-
 def _first(schema: Construct[Any, Any], fits: Callable[[Any, int], bool]) -> Callable[[bytes, int], bool]:
     """Return a test: the file begins with a whole `schema` (of fixed size) that `fits`, given the size of the file."""
     return lambda head, size: len(head) >= schema.sizeof() and fits(schema.parse(head), size)
@@ -301,7 +296,8 @@ def recognise(path: str | os.PathLike[str], kind: str | None = None, config: Bro
     """
     path = Path(path)
     is_directory = _is_directory(path)
-    _refuse_strangers(path)
+    if not is_directory and (path.parent / ROCKSDB_CURRENT).is_file():
+        raise Unsupported("one file of a RocksDB", path=path, hint=f"name its directory, {path.parent}")
     if kind is not None:
         if kind not in KINDS and kind != STORE:
             raise InvalidInput(f"no such kind: {kind}", hint=f"kinds are {', '.join(KINDS)}")
@@ -329,13 +325,6 @@ def _is_directory(path: Path) -> bool:
     if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
         raise Unsupported("neither a file nor a directory", path=path)
     return stat.S_ISDIR(mode)
-
-
-def _refuse_strangers(path: Path) -> None:
-    """Refuse files that have the place of a kind, but are something else. Raises Unsupported."""
-    if not path.is_dir() and (path.parent / ROCKSDB_CURRENT).is_file():
-        hint = f"name its directory, {path.parent}"
-        raise Unsupported("one file of a RocksDB", path=path, hint=hint)
 
 
 def _parts(path: Path) -> tuple[str, ...]:
@@ -432,5 +421,7 @@ def _by_content(path: Path) -> Recognised | None:
         os.close(descriptor)
     for each in unread:
         byte_reader.note(each)
-    kind = kind_of_text(bytes(head)) or kind_of_bytes(bytes(head), size)
+    kind = kind_of_text(bytes(head)) or next(
+        (kind for kind, looks_like in _TESTS.items() if looks_like(bytes(head), size)), None
+    )
     return Recognised(path, kind, "its content") if kind is not None else None

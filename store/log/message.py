@@ -13,7 +13,7 @@ from __future__ import annotations
 import zlib
 from binascii import b2a_base64
 from enum import IntEnum
-from functools import cache, cached_property, lru_cache
+from functools import cache, cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from ...formats import message_properties as names
@@ -151,10 +151,6 @@ _ZLIB_LEVEL = 5
 """The level of the Java client; mostly gives the same bytes."""
 
 
-def _pack_zlib(data: bytes) -> bytes:
-    return zlib.compress(data, _ZLIB_LEVEL)
-
-
 def _pack_lz4(data: bytes) -> bytes:
     import lz4.frame
 
@@ -168,7 +164,11 @@ def _pack_zstd(data: bytes) -> bytes:
     return zstandard.ZstdCompressor().compress(data)
 
 
-_PACKERS = {"zlib": _pack_zlib, "lz4": _pack_lz4, "zstd": _pack_zstd}
+_PACKERS: dict[str, Callable[[bytes], bytes]] = {
+    "zlib": partial(zlib.compress, level=_ZLIB_LEVEL),
+    "lz4": _pack_lz4,
+    "zstd": _pack_zstd,
+}
 
 
 class Mark(IntEnum):

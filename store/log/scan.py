@@ -283,7 +283,9 @@ class LogScan:
         files = self._log.files
         previous: MappedFile | None = None
         for number, whole in enumerate(files):
-            if self._is_gone(whole) or not (self._begins_before(whole) and self._is_asked_for(whole)):
+            # a broken compressed file may be empty: it counts if its place is asked for
+            asked = whole.start < self._stop or (self._to_the_end and whole.compressed)
+            if self._is_gone(whole) or not (asked and (whole.end > self._start or self._start <= whole.start)):
                 continue
             later = files[number + 1 :]  # behind the end of the scan, too: they decide what a break is
             # a file that is too long reaches into the place of the next file, which counts there
@@ -310,14 +312,6 @@ class LogScan:
     def _is_gone(self, file: MappedFile) -> bool:
         """Whether the file has expired meanwhile: then the log begins behind it, and what is not read is no damage."""
         return file.start < self._log.queue.gone_before
-
-    def _is_asked_for(self, file: MappedFile) -> bool:
-        """Whether the file begins before the end of the scan; a broken compressed file may be empty."""
-        return file.start < self._stop or (self._to_the_end and file.compressed)
-
-    def _begins_before(self, file: MappedFile) -> bool:
-        """Whether the scan begins before the end of the file, or before the place of an empty file."""
-        return file.end > self._start or self._start <= file.start
 
     def _file(self, file: MappedFile, at: int, later: list[MappedFile]) -> Iterator[Batch | Extent]:
         """Yield what is in one file from byte `at` on. later: the files behind it."""

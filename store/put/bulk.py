@@ -147,7 +147,8 @@ class Steps:
         columns["total_size"] = sizes(MESSAGE, columns)
         largest = columns["total_size"].sum() if whole else columns["total_size"].max(initial=0)
         check_record(int(largest), writer.rules)
-        columns["body_crc"] = _checksums(columns)
+        wrong = np.asarray(columns.pop("wrong_crc"))  # of bodies known to be corrupted, which keep it
+        columns["body_crc"] = np.where(wrong == NO_CRC, crc31_column(columns["body"]), wrong)
         self._settle_units()
         columns["queue_offset"] = numbering.offsets(writer, texts)
         named = _with_offsets(writer, columns, topics, texts, counts, properties)
@@ -217,13 +218,6 @@ class Steps:
         self._settle_units()
         with self._writer.writing():
             self._index()
-
-
-def _checksums(columns: dict[str, Any]) -> Ints:
-    """Checksums of the bodies; bodies known to be corrupted keep a wrong one."""
-    right, wrong = crc31_column(columns["body"]), columns.pop("wrong_crc")
-    found: Ints = np.where(np.asarray(wrong) == NO_CRC, right, wrong)
-    return found
 
 
 def _with_offsets(

@@ -431,7 +431,9 @@ class CopiedNumbers:
                 known[store, int(columns["queue_offset"][row])] = int(new[row])
             new_numbers = {known[store, number] for number in numbers}
             if is_half and numbers:
-                texts[row] = _with_first_half(columns["properties"][row], *new_numbers)
+                text = columns["properties"][row]
+                ended = text.endswith(ITEM_SEPARATOR)
+                texts[row] = with_value(text, FIRST_HALF, str(*new_numbers), final_separator=ended)
             elif not is_half and (text := _renumbered_body(body, numbers, new_numbers - {-1})) != body:
                 bodies[row] = text
         return bodies, texts
@@ -478,10 +480,6 @@ def _first_half(text: bytes) -> set[int]:
     """The offset of the first half message that the properties of a rewritten half message name; else empty."""
     old = parse(text).get(FIRST_HALF, "") if FIRST_HALF.encode() in text else ""
     return offsets_in(old.encode()) if old.isascii() and old.isdigit() else set()
-
-
-def _with_first_half(text: bytes, new: int) -> bytes:
-    return with_value(text, FIRST_HALF, str(new), final_separator=text.endswith(ITEM_SEPARATOR))
 
 
 def times_replaced(columns: Mapping[str, Any], count: int) -> int:

@@ -326,11 +326,6 @@ def host_bits(born_ip: bytes, store_ip: bytes) -> int:
     return int(bits)
 
 
-def with_host_bits(sys_flag: int, born_ip: bytes, store_ip: bytes) -> int:
-    """sys_flag with the bits of these addresses replaced."""
-    return sys_flag & ~int(_HOST_BITS) | host_bits(born_ip, store_ip)
-
-
 def record_fields(message: NewMessage, rules: WriterRules, now_ms: int) -> dict[str, Any]:
     """The fields of the record; queue offset and position are still 0.
 
@@ -353,7 +348,7 @@ def record_fields(message: NewMessage, rules: WriterRules, now_ms: int) -> dict[
         "flag": message.flag,
         "queue_offset": 0,
         "physical_offset": 0,
-        "sys_flag": with_host_bits(message.sys_flag, *hosts),
+        "sys_flag": message.sys_flag & ~int(_HOST_BITS) | host_bits(*hosts),
         "born_timestamp": message.born_timestamp,
         "born_host": {"ip": message.born_host[0], "port": message.born_host[1]},
         "store_timestamp": time,

@@ -518,12 +518,6 @@ class RocksdbConsumeQueues(ConsumeQueues):
             del self.__dict__["database"]
 
 
-def queue_of_bound(key: bytes) -> tuple[str, int] | None:
-    """Topic and queue id of a `max` row; None for any other key."""
-    found = formats.bound_of(key)
-    return None if found is None else (found[0].decode("utf-8", "surrogateescape"), found[1])
-
-
 def odd_rows(database: RocksDb) -> Iterator[bytes]:
     """Yield keys of the family `offset` that make a broker fail, or that no broker writes. Raises Unreadable."""
     from construct import ConstructError

@@ -41,7 +41,7 @@ from ..disk.byte_reader import pieces
 from ..disk.files import Content, Edit
 from ..disk.temporary import TemporaryBytes, mapped, temporary_files
 from ..errors import NoSpace, StoreError, Unreadable, Unsupported, from_os_error
-from .rocksdb import DEFAULT, HINT, QueueBound, RocksDb, RocksdbConsumeQueue, queue_of_bound
+from .rocksdb import DEFAULT, HINT, QueueBound, RocksDb, RocksdbConsumeQueue
 
 _TABLE = ".sst"
 _TABLE_FORMAT = 5
@@ -533,9 +533,10 @@ def _prefix(queue: QueueId) -> bytes:
 def last_units(database: RocksDb) -> Iterator[tuple[QueueId, QueueBound]]:
     """Yield the `max` row of each queue. Raises Unreadable."""
     for key, value in database.items(BOUNDS):
-        queue = queue_of_bound(key)
-        if queue is not None and len(value) == _BOUND.size:
-            yield QueueId(*queue), QueueBound(*_BOUND.unpack(value))
+        found = formats.bound_of(key)
+        if found is not None and len(value) == _BOUND.size:
+            queue = QueueId(found[0].decode("utf-8", "surrogateescape"), found[1])
+            yield queue, QueueBound(*_BOUND.unpack(value))
 
 
 def expired_ends(

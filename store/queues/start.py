@@ -532,7 +532,7 @@ class QueueState:
             while done < len(part):
                 units = appended.get(first, part[:0])
                 same = part[done : done + len(units)]
-                if not len(units) or not _share_memory(units, same):
+                if not len(units) or units.__array_interface__ != same.__array_interface__:
                     return False
                 done, first = done + len(units), first + len(units)
         return True
@@ -548,11 +548,6 @@ class QueueState:
                 at = (positions[rows] - file.start) // size
                 found[rows] = gather(file.read, at, self.dtype)
         return found
-
-
-def _share_memory(one: Units, other: Units) -> bool:
-    """Whether two arrays are the same place in memory."""
-    return one.__array_interface__ == other.__array_interface__
 
 
 def _last_address(units: Units, before: int) -> int:

@@ -375,7 +375,7 @@ def read_units(entry: DirectoryEntry | None, first: int, count: int, dtype: np.d
 def gather(read: Callable[[int, int], Units], numbers: Ints, dtype: np.dtype[Any] = UNIT_DTYPE) -> Units:
     """Units by number, in few reads: units close to one another are read together."""
     found = np.zeros(len(numbers), dtype)
-    if are_consecutive(numbers):
+    if len(numbers) and (numbers[1:] == numbers[:-1] + 1).all():
         for begin in range(0, len(numbers), UNITS_AT_ONCE):
             part = found[begin : begin + UNITS_AT_ONCE]
             part[:] = read(int(numbers[begin]), len(part))
@@ -390,11 +390,6 @@ def gather(read: Callable[[int, int], Units], numbers: Ints, dtype: np.dtype[Any
             units = read(first, int(ordered[index[-1]]) - first + 1)
             found[order[index]] = units[ordered[index] - first]
     return found
-
-
-def are_consecutive(numbers: Ints) -> bool:
-    """Whether each number is one more than the number before."""
-    return bool(len(numbers)) and bool((numbers[1:] == numbers[:-1] + 1).all())
 
 
 def joined(parts: Sequence[Units], dtype: np.dtype[Any] = UNIT_DTYPE) -> Units:
@@ -441,7 +436,7 @@ class QueueNumbers:
     """Numbers for the queues in `files`. files: files of each queue, of which whole ones have `file_bytes`."""
 
     def __init__(self, files: Mapping[QueueId, tuple[DirectoryEntry, ...]], file_bytes: int) -> None:
-        self.names = [n for n in sorted(files) if n.queue_id >= 0 and _names_its_directory(n.topic)]
+        self.names = [n for n in sorted(files) if n.queue_id >= 0 and java_string(os.fsencode(n.topic)) == n.topic]
         self._files = [files[name] for name in self.names]
         self._file_bytes = file_bytes
         #: Kept, since streams are needed often; a stream has no file open between calls.
@@ -526,8 +521,3 @@ class NewQueues(QueueNumbers):
             self._number_of[name] = len(self)
             self.names.append(name)
         return name in self._number_of
-
-
-def _names_its_directory(topic: str) -> bool:
-    """Whether a record with these topic bytes, as Java reads them, names this directory."""
-    return java_string(os.fsencode(topic)) == topic

@@ -343,8 +343,10 @@ class Follower:
                 damaged = batch.take(slice(0, 1))
                 if len(batch) == 1 and not _ends_written(damaged):
                     continue
-            if damaged is not None:
-                return self._deliver(damaged)
+            if damaged is not None:  # nobody writes it: good ones follow, or it is whole but for zeros in properties
+                self._note(f"the record at {self.position} has a damaged body or properties")
+                self.position, self._broken = damaged.end, None
+                return damaged
             self._skip_damage(found)
             return self._poll()
         ended = time.monotonic()
@@ -357,12 +359,6 @@ class Follower:
         bytes_are = counted(size, f"byte at {at} is", f"bytes at {at} are")
         self._note(f"{bytes_are} damaged: skipped")
         self.position, self._broken = end, None
-
-    def _deliver(self, damaged: Batch) -> Batch:
-        """Deliver a record that is not being written: good ones follow, or it is whole but for zeros in properties."""
-        self._note(f"the record at {self.position} has a damaged body or properties")
-        self.position, self._broken = damaged.end, None
-        return damaged
 
 
 def _ends_written(record: Batch) -> bool:

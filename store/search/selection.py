@@ -24,7 +24,7 @@ from ..errors import InvalidInput, StoreError
 from ..log.message import MAX_BODY_BYTES, Message
 
 if TYPE_CHECKING:
-    from datetime import date, datetime
+    from datetime import datetime
 
     from ...formats.derive import Ragged
     from ...formats.derive.program import Noting
@@ -164,7 +164,8 @@ def _calendar(text: str, now_ms: int) -> int | None:
     try:
         today = datetime.fromtimestamp(now_ms / 1000).astimezone().date()
         if text.lower() in _DAYS:
-            return _local_ms(_midnight(today + timedelta(_DAYS[text.lower()])))
+            day = today + timedelta(_DAYS[text.lower()])
+            return _local_ms(datetime(day.year, day.month, day.day))
         if re.fullmatch(_CLOCK, text):
             text = f"{today.isoformat()}T{text.rjust(len(text) + (text[1] == ':'), '0')}"
         if re.fullmatch(r"\d{4}-\d\d-\d\d.*", text) is None:
@@ -172,12 +173,6 @@ def _calendar(text: str, now_ms: int) -> int | None:
         return _local_ms(datetime.fromisoformat(text))
     except (ValueError, OverflowError, OSError):
         return None
-
-
-def _midnight(day: date) -> datetime:
-    from datetime import datetime
-
-    return datetime(day.year, day.month, day.day)
 
 
 def _local_ms(moment: datetime) -> int:

@@ -141,7 +141,9 @@ def _guess(layout: Layout, look: Callable[[Sign, _Evidence], str] = Sign.look) -
     if VERSIONS[lowest] < _FIRST_5 and evidence.parts and evidence.has_files_of_brokers:
         candidates = tuple(v for v in candidates if v < _FIRST_5) or candidates
         reasons.append("no trace of a 5.x broker")
-    return Generation(_likeliest(candidates), "; ".join(dict.fromkeys(reasons)), candidates)
+    # of 4.x the oldest: 4.9 would have left a sign
+    likeliest = candidates[0] if candidates[-1] < _FIRST_5 else candidates[-1]
+    return Generation(likeliest, "; ".join(dict.fromkeys(reasons)), candidates)
 
 
 def _readable(sign: Sign, evidence: _Evidence) -> str:
@@ -167,11 +169,6 @@ def has_lmq_offsets(layout: Layout) -> bool:
 
 _FIRST_5, _FIRST_5_STRIPPING = "5.1", "5.2"
 """The first 5.x generation, and a version of it that reads broker.conf in another way."""
-
-
-def _likeliest(candidates: tuple[str, ...]) -> str:
-    """The oldest candidate if all are 4.x (4.9 would have left a sign), else the newest."""
-    return candidates[0] if candidates[-1] < _FIRST_5 else candidates[-1]
 
 
 class _Evidence:

@@ -40,10 +40,13 @@ def story(
     store: StoreReader, family: Family, units: list[FoundUnit], waiting: Waiting, pops: list[Popped]
 ) -> list[Event]:
     """Return all events, by time, then by position. units: of the judged record. Raises Unreadable."""
-    events = [_born(family)]
+    first = family.records[0]
+    text = f"sent by {host_text(*first.born_host)}, unique key {first.unique_key or 'none'}"
+    events = [Event(EventKind.BORN, text, first.born_timestamp, first.position)]
     for message in family.records:
         events += _of_record(family, message, waiting)
-    events += _decided(waiting)
+    for offset, op in waiting.ops.items():
+        events.append(Event.of(EventKind.DECIDED, op, f"an op record decides half message {offset}"))
     events += _timer(waiting)
     events += _named(store, family, units)
     events += _indexed(store, family)
@@ -56,13 +59,6 @@ def _when(event: Event) -> tuple[int, int, int]:
     at = _LAST_MS if event.timestamp is None else event.timestamp
     place = -1 if event.event is EventKind.BORN else event.position or 0
     return at, place, _ORDER[event.event]
-
-
-def _born(family: Family) -> Event:
-    first = family.records[0]
-    host = host_text(*first.born_host)
-    text = f"sent by {host}, unique key {first.unique_key or 'none'}"
-    return Event(EventKind.BORN, text, first.born_timestamp, first.position)
 
 
 def _of_record(family: Family, message: Message, waiting: Waiting) -> Iterator[Event]:
@@ -135,13 +131,6 @@ def _timed(message: Message, goes_to: str, retry: str | None, waiting: Waiting) 
     yield Event.of(kind, message, f"waits in the timer topic for {goes_to}{round_}", retry)
     if due is not None:
         yield Event(EventKind.DUE, "due (timer)", due, message.position, group=retry)
-
-
-def _decided(waiting: Waiting) -> Iterator[Event]:
-    """Yield the op records of a transaction."""
-    for offset, op in waiting.ops.items():
-        text = f"an op record decides half message {offset}"
-        yield Event.of(EventKind.DECIDED, op, text)
 
 
 def _timer(waiting: Waiting) -> Iterator[Event]:
