@@ -167,10 +167,7 @@ def _log_split(root: str, split: Split) -> LogSplit:
 
 
 def rows_of(ask: ReadOptions, part: LogSplit, tell: Tell, pushed: Pushed = NOTHING_PUSHED) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of one part with the columns `ask.fields`.
-
-    Raises StoreError if the log cannot be read any more, and for damage if damage ends the query.
-    """
+    """Yield the rows of one part with the columns `ask.fields`. Raises StoreError if a read or the query fails."""
     fields = fields_of(ask)
     for batch in messages_of(ask, part, tell, pushed, crc=not CHECKED.isdisjoint(fields)):
         yield from rows_of_batch(part.store, batch, fields, raw=ask.body == STORED_BODY)
@@ -185,10 +182,7 @@ def messages_of(
     crc: bool = False,
     noting: Noting | None = None,
 ) -> Iterator[Batch]:
-    """Yield the messages asked for of one part; a batch is valid until the next one is taken.
-
-    crc, noting: as for `CommitLog.scan`. Raises what `rows_of` raises.
-    """
+    """Yield messages of a part, each valid until the next. crc, noting: as of `CommitLog.scan`. Raises as `rows_of`."""
     conditions = _conditions(ask, pushed)
     try:
         for item in items_of(ask, part, crc=crc, noting=noting):
@@ -209,9 +203,7 @@ def damage_of(ask: ReadOptions, part: LogSplit) -> Iterator[Damage]:
 def items_of(
     ask: ReadOptions, part: LogSplit, *, crc: bool = False, noting: Noting | None = None, tails: bool = False
 ) -> Iterator[Batch | Damage]:
-    """Yield the messages a broker would find in one part, and the damage; with `tails` also what follows the last
-    message. Raises what `rows_of` raises.
-    """
+    """Yield the messages a broker finds in one part, and damage; tails: also what follows. Raises as `rows_of`."""
     if part.split is not None and part.split.start >= part.split.stop:
         return
     log = open_log(part.store, ask.broker_config)
@@ -322,10 +314,7 @@ class Counted:
 
 
 def count_part(ask: ReadOptions, part: LogSplit, by: Sequence[str]) -> Counted:
-    """Count the records of one part. by: names from `stats_dimensions.DIMENSIONS`.
-
-    Raises StoreError.
-    """
+    """Count the records of one part. by: names from `stats_dimensions.DIMENSIONS`. Raises StoreError."""
     starts = _file_starts(ask, part) if "file" in by else ()
     found = Counted(Stats(by, starts=starts))
     for batch in messages_of(ask, part, found.damage.append, noting=noting_of(by)):

@@ -38,10 +38,7 @@ class HasColumns(Protocol):
 
 
 class Units(Rows):
-    """Consume queue units, int64[n] each, in the order in which a broker writes them.
-
-    record: row of the batch. topic_id: index into `Dispatched.topics`.
-    """
+    """Units in a broker's order, int64[n] each. record: row of the batch. topic_id: index into `Dispatched.topics`."""
 
     record: Ints
     topic_id: Ints
@@ -54,10 +51,7 @@ class Units(Rows):
 
 
 class IndexItems(Rows):
-    """Index items, int64[n] each, in the order in which a broker writes them.
-
-    record: row of the batch. key_hash: never negative.
-    """
+    """Index items in the order of a broker, int64[n] each. record: row of the batch. key_hash: never negative."""
 
     record: Ints
     key_hash: Ints

@@ -217,10 +217,7 @@ class QueueStorage(NamedTuple):
 
 
 class Restart(NamedTuple):
-    """Where the recovery of the next start begins by the rules of `version`, and why.
-
-    file: "" if the start fails before.
-    """
+    """Where recovery of the next start begins by the rules of `version`, and why. file: "" if it fails before."""
 
     version: str
     file: str

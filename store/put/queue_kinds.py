@@ -147,9 +147,7 @@ Offsets = dict[Queue, int]
 
 
 class LightQueueRows(NamedTuple):
-    """Rows of a step that name LMQs, and their new properties. counters: the next offsets of the named LMQs after these
-    rows.
-    """
+    """Rows of a step that name LMQs, and their new properties. counters: the LMQs' next offsets after them."""
 
     rows: list[int]
     texts: list[bytes]
@@ -267,9 +265,7 @@ def set_texts(columns: dict[str, Any], found: LightQueueRows, rules: WriterRules
 
 
 def without_blocking_names(texts: Ragged, lmq: LmqRules) -> tuple[Ragged, Flags]:
-    """Property texts without the names that `name_offsets` refuses, for which no broker made units; and bool[n]: the
-    texts that had any.
-    """
+    """Property texts without the names that `name_offsets` refuses; and bool[n]: the texts that had any."""
     import numpy as np
 
     from ...formats.derive import Ragged

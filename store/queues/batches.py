@@ -54,10 +54,7 @@ class BatchUnit(NamedTuple):
 
 
 class BatchConsumeQueue(Closing):
-    """One batch queue, read-only; a context manager.
-
-    files: the files of its units. Unit numbers count from the first unit of the first file.
-    """
+    """One batch queue, read-only; a context manager. Units are numbered from the first unit of the first file on."""
 
     def __init__(self, topic: str, queue_id: int, files: MappedFileQueue) -> None:
         self.topic = topic
@@ -110,10 +107,7 @@ class BatchConsumeQueue(Closing):
         return BatchUnit(number, *(int(units[name][0]) for name in BatchUnit._fields[1:]))
 
     def find(self, queue_offset: int) -> BatchUnit | None:
-        """The batch with a queue offset: the last batch that begins at or before it.
-
-        None if the offset is not in that batch. Raises Unreadable.
-        """
+        """The last batch that begins at or before a queue offset; None if it ends before. Raises Unreadable."""
         number = self._first_from("msg_base_offset", queue_offset + 1) - 1
         unit = self.unit(number) if number >= self.first else None
         if unit is None or queue_offset >= unit.msg_base_offset + unit.batch_size:

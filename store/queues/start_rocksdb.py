@@ -309,10 +309,7 @@ class DatabaseState:
     # what a start does
 
     def dispatch(self, queued: Iterable[Queued], end: int, last: int) -> None:
-        """Take units of records up to log position `end`; the record dispatched last ends at `last`.
-
-        They wait for `commit`.
-        """
+        """Let units up to log position `end` wait for `commit`; the record dispatched last ends at `last`."""
         for queue, offsets, units in queued:
             self._waiting.setdefault(queue, _AddedUnits(self._spill)).put(offsets, units)
         self._waiting_row = max(self._waiting_row, end)

@@ -87,10 +87,7 @@ def is_whole_file(entry: DirectoryEntry, size: int) -> bool:
 
 
 class UnitStream(ABC):
-    """The units of one queue by number; in a plain queue the numbers are the queue offsets.
-
-    dtype: of a unit. Each call closes the files that it has opened.
-    """
+    """The units of one queue by number, in a plain queue the queue offset. dtype: of a unit. Calls close files."""
 
     dtype: np.dtype[Any] = UNIT_DTYPE
 
@@ -105,10 +102,7 @@ class UnitStream(ABC):
         """
 
     def written(self, first: int = 0) -> Iterator[tuple[int, Units]]:
-        """Yield all units from number `first` on in windows, except for holes of files and windows of zeros.
-
-        Raises Unreadable.
-        """
+        """Yield all units from `first` on in windows, except for holes and windows of zeros. Raises Unreadable."""
         return self.windows(first)
 
     @abstractmethod
@@ -195,10 +189,7 @@ class FileUnits(UnitStream):
         most: int | None = None,
         holes: bool = False,
     ) -> Iterator[tuple[int, Units]]:
-        """See `UnitStream.windows`; a window ends at the end of a file.
-
-        holes: yield windows that lie in a hole of a sparse file, too.
-        """
+        """See `UnitStream.windows`; windows end with their file. holes: also those in a hole of a sparse file."""
         step = most or WINDOW_UNITS
         try:
             for file in reversed(self.files.files) if reverse else self.files.files:
@@ -362,10 +353,7 @@ class RowUnits(UnitStream):
 
 
 def read_units(entry: DirectoryEntry | None, first: int, count: int, dtype: np.dtype[Any] = UNIT_DTYPE) -> Units:
-    """Units of one file from its number `first` on; zeros without a file, or behind its end.
-
-    Raises Unreadable.
-    """
+    """Units of one file from its number `first` on; zeros without a file, or behind its end. Raises Unreadable."""
     files = [MappedFile(entry.path, 0, entry.size)] if entry is not None else []
     queue = MappedFileQueue((), files, 0, [])
     queue.stop = entry.stop if entry is not None else None
@@ -393,9 +381,7 @@ def gather(read: Callable[[int, int], Units], numbers: Ints, dtype: np.dtype[Any
 
 
 def joined(parts: Sequence[Units], dtype: np.dtype[Any] = UNIT_DTYPE) -> Units:
-    """Concatenate units in the byte order of the disk, which numpy's own concatenation changes; a single part of that
-    dtype is returned as it is.
-    """
+    """Concatenate units in the byte order of the disk, which numpy changes; one part of that dtype stays as it is."""
     if len(parts) == 1 and parts[0].dtype == dtype:
         return parts[0]
     together = np.zeros(sum(map(len, parts)), dtype)
@@ -421,10 +407,7 @@ _LOW = (1 << 32) - 1
 
 
 class QueueMessages(NamedTuple):
-    """Messages of a window: number of their queue, queue offset, and row of their record.
-
-    named: whether some record names further queues.
-    """
+    """Queue numbers, queue offsets and record rows of a window's messages. named: some record names further queues."""
 
     queue: Numbers
     offset: Ints
@@ -475,10 +458,7 @@ class QueueNumbers:
         return self._streams[number]
 
     def of_records(self, columns: Columns, topics: Dictionary | None = None) -> QueueMessages | None:
-        """Each record as a message of its own queue; None if a record's queue has no number.
-
-        topics: of the records, if they are numbered already.
-        """
+        """Each record as a message of its own queue; None if one has no number. topics: of the records, if known."""
         topics = topics or dictionary(columns.ragged("topic"))
         row = np.array([self._topics.get(name, -1) for name in topics.values], np.int64)[topics.ids]
         queue_id = columns.ints("queue_id")
