@@ -23,7 +23,6 @@ class Severity(IntEnum):
 
     @property
     def label(self) -> str:
-        """The name in JSON."""
         return self.name.lower()
 
 
@@ -71,7 +70,6 @@ class Catalogue(Mapping[str, Invariant]):
 
 
 def catalogue() -> Catalogue:
-    """Return all invariants."""
     return Catalogue()
 
 

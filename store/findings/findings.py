@@ -146,7 +146,6 @@ class Findings:
             self.add(code, path, message(first), **details)
 
     def __bool__(self) -> bool:
-        """Return whether there is a finding."""
         return bool(self._found)
 
     def __iter__(self) -> Iterator[Finding]:

@@ -73,7 +73,6 @@ class ReplicaPart(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Position behind the part."""
         return self.position + self.size
 
 
@@ -336,7 +335,6 @@ def _take(found: Brought, log: CommitLog, hole: LogHole, replica: Replica, runs:
 def _take_behind_end(
     found: Brought, snapshot: Snapshot, log: CommitLog, hole: LogHole, replica: Replica, units: LostUnits
 ) -> None:
-    """Take the replica's records behind the end of the log."""
     known = _known_end(log, hole.begin, units)
     runs: list[ReplicaRun] = []
     reason = "the replica has no good record there"
@@ -453,7 +451,6 @@ def with_replica(
 
 
 def _drop(brought: Brought, broken: set[ReplicaPart]) -> None:
-    """Remove broken parts from what was brought."""
     reason = "the replica's queue offsets do not fit between those of this log"
     for part in broken:
         brought.parts.remove(part)
@@ -496,7 +493,6 @@ class QueueChain(LogObserver):
     _last: dict[QueueId, tuple[int, int]] = field(default_factory=dict)
 
     def messages(self, messages: Messages) -> None:
-        """Take messages of one queue, in log order."""
         if not len(messages.offset):
             return
         last, place = self._last.get(messages.queue, (-1, -1))

@@ -408,7 +408,6 @@ def _with_numbers(
 
 
 def _rest_of_gap(gap: Gap, records: Mapping[int, bytes]) -> list[Gap]:
-    """Return the rest of a gap around some records."""
     begin, parts = gap.begin, []
     for position, record in sorted(records.items()):
         parts.append(gap._replace(begin=begin, end=position, to_file_end=False))

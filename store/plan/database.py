@@ -358,7 +358,6 @@ class QueueDatabase(NamedTuple):
 
 
 def _digest(entries: Mapping[bytes, bytes | None]) -> bytes:
-    """Return a hash of changes."""
     total = hashlib.sha256()
     for key, value in sorted(entries.items()):
         total.update(b"%d:%b%b" % (len(key), key, b"-" if value is None else value))

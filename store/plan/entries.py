@@ -81,7 +81,6 @@ class Tile(NamedTuple):
 
     @property
     def record(self) -> int:
-        """Position of the record in the entry."""
         return self.position + HEADER_BYTES
 
     @property
@@ -160,7 +159,6 @@ class EntryFinder(LogObserver):
         return numbers, terms
 
     def messages(self, messages: Messages) -> None:
-        """Note how far each queue goes."""
         behind = int(messages.offset.max()) + 1
         self.queue_ends[messages.queue] = max(behind, self.queue_ends.get(messages.queue, 0))
 
@@ -528,8 +526,6 @@ def state_edits(snapshot: Snapshot, last: int) -> Iterator[Edit]:
 
 
 class _IndexFixer:
-    """Collects the edits of the index."""
-
     def __init__(self, directory: str) -> None:
         self.edits: list[Edit] = []
         self._directory = directory
@@ -552,7 +548,6 @@ class _IndexFixer:
                 self._there.add(entry.name)
 
     def compare(self, wanted: Structs, there: Structs) -> None:
-        """Write the ranges of units that are wrong."""
         same = np.zeros(len(wanted), np.bool_)
         same[: len(there)] = there == wanted[: len(there)]
         rows: Ints = np.flatnonzero(~same)

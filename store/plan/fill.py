@@ -325,7 +325,6 @@ class PatchedQueue(MappedFileQueue):
         self._begins = [position for position, _ in self._pieces]
 
     def read_file(self, file: MappedFile, offset: int, size: int) -> bytes:
-        """As for any queue, with the pieces laid over."""
         size = max(0, min(size, file.size - offset))
         if self._is_plain(file, offset, size):
             return self._base.read_file(file._replace(size=self._present[file.path]), offset, size)
@@ -333,7 +332,6 @@ class PatchedQueue(MappedFileQueue):
         return bytes(data[: self.read_into(file, offset, memoryview(data))])
 
     def fill(self, file: MappedFile, offset: int, buffer: memoryview) -> tuple[int, list[Unread]]:
-        """As for any queue, with the pieces laid over."""
         size = max(0, min(len(buffer), file.size - offset))
         if self._is_plain(file, offset, size):
             whole = file._replace(size=self._present[file.path])
@@ -377,7 +375,6 @@ class PatchedQueue(MappedFileQueue):
         return found
 
     def _pieces_from(self, begin: int, end: int) -> Iterator[Piece]:
-        """Yield the pieces that cover some of the bytes [begin, end)."""
         number = max(0, bisect_right(self._begins, begin) - 1)
         while number < len(self._pieces) and self._begins[number] < end:
             position, piece = self._pieces[number]

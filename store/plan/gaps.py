@@ -107,7 +107,6 @@ class Forms(NamedTuple):
     append_crc: bool = False
 
     def of(self, topic: str) -> FillerForm:
-        """Return the form for a topic."""
         if topic == TIMER_TOPIC:
             return _single_form(self._timer())
         if topic == SCHEDULE_TOPIC:
@@ -134,7 +133,6 @@ class Forms(NamedTuple):
 
     @property
     def smallest_filler(self) -> int:
-        """The bytes of the smallest filler."""
         return self.smallest(FILLER_TOPIC.decode())
 
     def whole(self, topic: str) -> int:
@@ -290,7 +288,6 @@ class GapFinder:
             self.dead.append(batch.position.copy())
 
     def messages(self, messages: Messages) -> None:
-        """Note how far each queue goes."""
         behind = int(messages.offset.max()) + 1
         self.queue_ends[messages.queue] = max(behind, self.queue_ends.get(messages.queue, 0))
 

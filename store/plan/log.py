@@ -96,7 +96,6 @@ def plan_log(snapshot: Snapshot, outcome: Outcome, most: int | None = None) -> L
 
 
 def written(edits: Iterable[Edit]) -> int:
-    """Return the number of bytes that edits overwrite."""
     return sum(edit.length for edit in edits if edit.kind == "write")
 
 
@@ -195,7 +194,6 @@ class DeadTail(LogObserver):
             self.last = max(self.last, int(batch.position[silent[-1]]))
 
     def messages(self, messages: Messages) -> None:
-        """Note messages whose offset an earlier message had."""
         end, offsets = self._ends.get(messages.queue, 0), messages.offset
         reached = np.maximum.accumulate(np.concatenate([np.array([end]), offsets + 1]))
         self._ends[messages.queue] = int(reached[-1])

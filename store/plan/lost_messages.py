@@ -64,17 +64,14 @@ class LostUnits(Rows):
 
     @property
     def end(self) -> Ints:
-        """Positions behind the records."""
         return self.position + self.size
 
     @property
     def batch_sizes(self) -> Ints:
-        """Messages of each record."""
         return np.ones(len(self), np.int64) if self.batch_size is None else self.batch_size
 
     @property
     def messages(self) -> int:
-        """Messages of all records."""
         return int(self.batch_sizes.sum())
 
 
@@ -317,7 +314,6 @@ class LostMessages:
     _reach: int = EVERYWHERE
 
     def add(self, messages: Messages) -> None:
-        """Add messages of one queue."""
         self.count += messages.count()
         within = messages.take(messages.position <= self._reach)
         if len(within.offset):

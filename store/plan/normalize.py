@@ -142,7 +142,6 @@ def check_reach(layout: Layout, edits: Iterable[Edit]) -> None:
 
 
 def _other_length(snapshot: Snapshot) -> str:
-    """Return a hint for log files of another length than the broker's."""
     files = [entry for entry in snapshot.log if entry.size and not entry.directory]
     size = files[0].size
     starts = [start_of(entry.name) for entry in files if entry.size == size]
@@ -488,7 +487,6 @@ def _is_fresh(layout: Layout, entry: DirectoryEntry) -> bool:
 
 
 def in_the_way(what: str, path: str, root: Path) -> Refused:
-    """The refusal of a store with something that has to be moved away."""
     return Refused(what, path=path, hint=f"move it out of the store: {moving_away(path, root)}")
 
 

@@ -56,7 +56,6 @@ class GroupLoss:
     lost: LostMessages = field(default_factory=LostMessages)
 
     def add(self, messages: Messages) -> None:
-        """Count lost messages of one queue."""
         self.lost.add(messages)
         for group, offset in self.progress.get(messages.queue, {}).items():
             if count := int(np.clip(messages.offset + messages.number - offset, 0, messages.number).sum()):
@@ -78,7 +77,6 @@ class GroupLoss:
                     self.counts[group, queue.topic] += count
 
     def to_json(self) -> list[dict[str, Any]]:
-        """Return the rows of the JSON."""
         return [
             {"group": group, "topic": topic, "unconsumed_lost": count}
             for (group, topic), count in sorted(self.counts.items())
@@ -123,7 +121,6 @@ class RecoveryOptions(NamedTuple):
 
     @property
     def forms(self) -> Forms:
-        """The forms of tombstones."""
         return Forms(self.made_ms, self.generations, self.lost_tag)
 
     def check(self, layout: Layout) -> None:
@@ -248,7 +245,6 @@ class PlanBuilder(LogObserver):
         return all(n not in audits or audits[n].can_skip(each) for n, each in run.queues.items())
 
     def skip(self, run: VerifiedRun) -> None:
-        """Take a run of good records and their messages."""
         if run.begin >= self.log.end:
             self.groups.add_run(run, run.queues)
             for name, queue_range in run.queues.items():

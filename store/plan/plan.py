@@ -105,7 +105,6 @@ class QueueEnds(NamedTuple):
 
     @property
     def queue(self) -> QueueId:
-        """The queue."""
         return QueueId(self.topic, self.queue_id)
 
 
@@ -179,7 +178,6 @@ class Plan:
 
     @property
     def lost_messages(self) -> int:
-        """Number of lost messages."""
         return self.lost.messages + self.index_alone
 
     @property
@@ -249,7 +247,6 @@ class _Task(NamedTuple):
     progress: Progress
 
     def builder(self, log: LogPlan, groups: GroupLoss, verified: VerifiedLog | None) -> PlanBuilder:
-        """Return an observer for a log that ends as planned."""
         return PlanBuilder(self.snapshot, log, groups, self.profile, self.options, verified)
 
 
@@ -332,7 +329,6 @@ def _with_losses(
 def _completed(
     plan: Plan, task: _Task, switches: Switches, kept: KeptLog, builder: PlanBuilder, database: QueueDatabase
 ) -> Plan:
-    """Return the plan completed with the edits of the log, the queues, the index and the rest."""
     snapshot, profile, _, options, *_ = task
     log, rules = kept.plan, profile.dispatch
     planned_log = commit_log_of(snapshot.layout, kept.queue)
@@ -593,7 +589,6 @@ def _queue_edits(
 
 
 def _checkpoint(snapshot: Snapshot, fix: IndexFix | None, builder: PlanBuilder, profile: Profile) -> Checkpoint:
-    """Return the checkpoint of the store that a plan leads to."""
     old, index = Checkpoint(**snapshot.checkpoint), builder.index.files
     kept = index.files[: len(index.files) - len(fix.gone)] if fix else index.files
     full = [file.header.end_timestamp for file in kept if file.header.index_count >= index.geometry.items]

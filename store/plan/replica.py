@@ -148,7 +148,6 @@ def _places(name: str) -> list[str]:
 
 
 def _log_of(place: Path) -> tuple[tuple[Path, ...], int | None]:
-    """Return the log directories of a store or a directory of log files, and the confirmed position."""
     try:
         layout = Layout.open(place)
     except NotAStore:

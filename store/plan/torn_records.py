@@ -378,7 +378,6 @@ def _with_numbers(fields: dict[str, Any], text: bytes, messages: int) -> bytes:
 
 
 def _topic_of(units: LostUnits, row: int) -> bytes:
-    """Return the topic of the queue of a unit, as bytes of a record."""
     return utf8(units.queues[int(units.queue[row])].topic)
 
 

@@ -377,7 +377,6 @@ def _among(units: LostUnits, pairs: set[_Pair]) -> Flags:
 
 
 def pairs_of(units: LostUnits) -> Iterator[_Pair]:
-    """Yield queue and queue offset of each unit."""
     for number, offset in zip(units.queue.tolist(), units.queue_offset.tolist(), strict=True):
         yield units.queues[number], offset
 
@@ -546,5 +545,4 @@ class _Transactions:
 
 
 def _has_topic(columns: Columns, topic: str) -> Ints:
-    """Return the rows of records of a topic."""
     return np.flatnonzero(columns.ragged("topic").equals(topic.encode()))

@@ -57,7 +57,6 @@ class BrokerBug(NamedTuple):
 
 @cache
 def bugs() -> dict[str, BrokerBug]:
-    """Return every bug by its number, in order."""
     data = get_data(__package__, "bugs.toml")
     assert data is not None
     rows = tomllib.loads(data.decode("utf-8"))
@@ -154,7 +153,6 @@ class _BugFinder:
         return int(found.columns.ints("store_timestamp")[0]) if len(found) else 0
 
     def _message_at(self, position: int) -> tuple[QueueId | None, int]:
-        """Return queue and queue offset of the message at a position."""
         found = self._log.records(np.array([position], np.int64)) if position >= 0 else None
         if found is None or not len(found):
             return None, -1

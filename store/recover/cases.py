@@ -53,7 +53,6 @@ class CaseFacts(NamedTuple):
 
     @property
     def missing_files(self) -> bool:
-        """Files are missing between those of the log."""
         starts = sorted(file.start for file in self.outcome.log.files)
         size = self.snapshot.log_file_bytes
         return any(later != earlier + size for earlier, later in pairwise(starts))
@@ -566,5 +565,4 @@ def case_of(facts: CaseFacts) -> Case:
 
 
 def case_named(label: str) -> Case:
-    """Return the case with that label."""
     return next(case for case in CASES if case.label == label)

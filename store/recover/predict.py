@@ -199,7 +199,6 @@ class FileChange(NamedTuple):
     end: int
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields of the JSON."""
         return {"path": self.path, "change": self.change, "from": self.begin, "to": self.end}
 
 
@@ -233,7 +232,6 @@ class DatabaseEnds(NamedTuple):
         return cls(database.row, _ends({name: database.view(name) for name in database.queues}))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields of the JSON."""
         return {"row": self.row, "queues": _json_of(self.queues)}
 
 
@@ -285,7 +283,6 @@ class Prediction:
 
     @property
     def starts(self) -> bool:
-        """The broker starts."""
         return self.outcome == "starts"
 
     @property
@@ -316,14 +313,12 @@ class Prediction:
         return replace(self, config=config, outcome="refuses", reason=config.refuses)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields of the JSON."""
         apart = ("left_out", "made_again", "again")
         row = {name: _json_of(value) for name, value in vars(self).items() if name not in apart}
         return {**row, **self.again._asdict(), "case": self.case.label}
 
 
 def _json_of(value: Any) -> Any:
-    """Return a field as data."""
     if isinstance(value, list):
         return [_json_of(each) for each in value]
     if hasattr(value, "to_json"):
@@ -400,7 +395,6 @@ def _refused(outcome: Outcome, case: Case) -> Prediction:
 
 
 def _end_reason(outcome: Outcome) -> str:
-    """Return why the recovery's scan ended where it did."""
     walk = outcome.walk
     if outcome.dledger is not None:
         return outcome.dledger.reason
@@ -509,13 +503,10 @@ def consistent_point(own: Sequence[Epoch], master: Sequence[Epoch]) -> int:
 
 @dataclass
 class _CountBehind(LogObserver):
-    """Counts the messages behind a position."""
-
     position: int
     lost: Tally = field(default_factory=Tally)
 
     def messages(self, messages: Messages) -> None:
-        """Take messages of one queue."""
         self.lost.add(messages.take((messages.position >= self.position) & ~messages.lost))
 
 
@@ -535,7 +526,6 @@ class SlaveCut:
     lost: Tally = field(default_factory=Tally)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the JSON object."""
         return {
             "type": "slave_cut",
             "store": str(self.layout.root),

@@ -134,7 +134,6 @@ class Recovery:
         return bool(not worst.starts or hidden or self.plan is None or self.plan.lost_messages)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the JSON object."""
         worst, plan = self.prediction, self.plan
         lost = self._lost_json("prediction", worst.groups)
         row: dict[str, Any] = {
@@ -377,7 +376,6 @@ def _every_message(layout: Layout, switches: Switches, main: Profile) -> Dispatc
 
 
 def _notes(layout: Layout, version: str | None, main: Profile, plan: Plan | None) -> Iterator[str]:
-    """Yield what a reader of the plan should know."""
     if version and not is_exact(version):
         yield f"no profile of {version}: that of {main.version} is the nearest"
     if (pid := holder(layout.lock)) is not None:

@@ -309,7 +309,6 @@ def _from_commit_log(
 
 
 def _placed(record: bytes, position: int) -> bytes:
-    """Return a record that names this position."""
     place: bytes = MESSAGE.physical_offset.build(position)
     return record[:_PLACE_AT] + place + record[_PLACE_AT + len(place) :]
 
@@ -390,7 +389,6 @@ class _Latest(LogObserver):
         self._ranges, self.parts = ranges, defaultdict[QueueId, list[Ints]](list)
 
     def messages(self, messages: Messages) -> None:
-        """Take messages of one queue."""
         first, end = self._ranges.get(messages.queue, (0, 0))
         wanted = messages.good & (messages.offset >= first) & (messages.offset < end)
         if wanted.any():
@@ -483,7 +481,6 @@ def _by_file(
 
 
 def _configured_queue_bytes(layout: Layout) -> int:
-    """Return the length of a queue file by the options."""
     configured = layout.broker_config.get_int("compactionCqMappedFileSize")
     return max(1, (configured or _DEFAULT_BYTES) // UNIT_BYTES) * UNIT_BYTES
 
@@ -565,7 +562,6 @@ def log_units(items: Iterable[object]) -> Iterator[Units]:
 
 
 def _batch(records: Mapping[int, bytes]) -> Batch:
-    """Decode records by position."""
     texts = Ragged.of(records.values())
     columns = decode(MESSAGE, texts.buffer, texts.start)
     return Batch(columns, np.array(list(records), np.int64), Mark.NONE, None)

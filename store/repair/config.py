@@ -91,7 +91,6 @@ class Proven(NamedTuple):
     profile: WriterProfile
 
     def topic(self, topic: str) -> Json:
-        """Return an entry for a topic that has none."""
         entry = new_topic(topic, self.highest[topic], self.profile)
         return {**entry, "attributes": self.attributes[topic]} if topic in self.attributes else entry
 
@@ -212,8 +211,6 @@ Mended = tuple[str, str]
 
 @dataclass
 class ConfigRepair:
-    """The changes of config/."""
-
     edits: list[Edit] = field(default_factory=list)
     clamped: list[Clamped] = field(default_factory=list)
 
@@ -351,7 +348,6 @@ def _delay_levels(layout: Layout, from_zero: bool) -> int | None:
 
 
 def _edit(path: Path, data: bytes, reasons: list[str], moved: list[Clamped], repaired: list[Mended]) -> Edit:
-    """Return the edit that rewrites a file."""
     codes = {code for code, _ in repaired} | ({_OFFSET_CODES[path.name]} if moved else set())
     reason = "; ".join(filter(None, reasons))
     codes = codes if codes and not reasons[0] else {"I-140", *codes}

@@ -244,7 +244,6 @@ class Converted:
         return not (self.left or self.changed or damaged or self.open_transactions)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the JSON object."""
         return {
             "type": "conversion",
             "store": str(self.layout.root),

@@ -99,7 +99,6 @@ class Wrong(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """The reason in the words of a plan."""
         if self.unreadable:
             return f"rebuilt from the log: {self.unreadable}"
         parts = []
@@ -128,7 +127,6 @@ class UnitsOfLog(LogObserver):
         self._layout, self._wanted, self._batches = layout, wanted, batches
 
     def records(self, batch: Batch, dispatched: Dispatched) -> None:
-        """Note how far the log goes, and torn properties."""
         if self.behind is not None:
             raise self.behind
         torn = np.flatnonzero(dispatched.properties.torn())
@@ -137,7 +135,6 @@ class UnitsOfLog(LogObserver):
         self.end = batch.end
 
     def messages(self, messages: Messages) -> None:
-        """Take messages of one queue."""
         damaged = np.flatnonzero(~(messages.good | messages.lost))
         if len(damaged):
             raise self._refused("a record with a damaged body", int(messages.position[damaged[0]]))
@@ -150,12 +147,10 @@ class UnitsOfLog(LogObserver):
             self.holes.note(messages.queue, columns, messages.lost)
 
     def extent(self, extent: Extent) -> None:
-        """Take a range between records."""
         if extent.kind not in _IN_ORDER:
             self.behind = self.behind or self._refused(extent.reason or extent.kind.value, extent.position)
 
     def stale(self, batch: Batch) -> None:
-        """Take records that do not belong to this log."""
         self.behind = self.behind or self._refused("records of an earlier life", int(batch.position[0]))
 
     def check_behind(self, last: Iterable[tuple[QueueId, QueueBound]]) -> None:
@@ -419,7 +414,6 @@ def _with_fix(plan: Plan, fix: DatabaseFix, wrong: Wrong) -> Plan:
 
 
 def database_gone(layout: Layout) -> Iterator[Edit]:
-    """Yield moves of the files of the database."""
     reason = "the old queues in a RocksDB: they are in files now"
     for path in (layout.consume_queue, layout.root / ROCKSDB_CONSUME_QUEUE):
         for file in database_files(path):

@@ -266,7 +266,6 @@ def _addresses(entry: DirectoryEntry) -> Iterator[tuple[Ints, Units]]:
 
 
 def _places(units: Units) -> Ints:
-    """Return the places of these units in the stream of consumequeue_ext."""
     return units["tags_code"].astype(np.int64) - np.int64(ADDRESS_BASE)
 
 

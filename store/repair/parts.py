@@ -92,7 +92,6 @@ class Choice(NamedTuple):
         return frozenset(topic for topic, _ in self.queues)
 
     def takes(self, layout: Layout, path: str) -> bool:
-        """Whether an edit of this file is part of the choice."""
         part = part_of(layout, Path(path))
         if part is not RepairPart.QUEUE or not self.queues:
             return part in self.parts

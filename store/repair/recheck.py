@@ -134,7 +134,6 @@ class Unrepairable(NamedTuple):
     does: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields of the JSON."""
         row = {name: value for name, value in self._asdict().items() if name != "does"}
         return {**row, "severity": self.severity.label}
 

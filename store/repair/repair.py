@@ -113,7 +113,6 @@ class Repair:
         return not self.plan.edits and not self.interrupted
 
     def to_json(self) -> dict[str, Any]:
-        """Return the plan as data."""
         root = f"{self.layout.root}/"
         return {
             "type": "repair",
@@ -510,7 +509,6 @@ def needs_log(findings: Iterable[Finding]) -> bool:
 
 
 def _parts_with(findings: Iterable[Finding]) -> tuple[set[RepairPart], set[RepairPart]]:
-    """Return the parts with an error, and those with a warning."""
     parts, warned = set[RepairPart](), set[RepairPart]()
     for finding in findings:
         part = _part_of(finding)

@@ -306,7 +306,6 @@ def _with_unread(scene: VerifyContext, after: _PlannedFiles, high: int, planned:
 
 
 def _delivered(scene: VerifyContext) -> DeliveredTimers:
-    """Return the delivered timers, read once."""
     return scene.kept("delivered timers", lambda: DeliveredTimers(scene.store))
 
 
@@ -405,7 +404,6 @@ def _wheel_edits(files: TimerFiles, scene: VerifyContext, linked: dict[int, int]
 
 
 def _new_slots(tick: Ints, order: ByTick, entries: TimerEntries) -> Structs:
-    """Return a slot for each tick of entries sorted by tick."""
     begins = np.flatnonzero(order.first)
     new = np.zeros(len(begins), dtype_of(SLOT))
     if len(begins):

@@ -52,7 +52,6 @@ class RepairedEntries(NamedTuple):
 
     @property
     def entries(self) -> TimerEntries:
-        """The entries as columns."""
         return TimerEntries.of(self.position, self.units)
 
 

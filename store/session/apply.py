@@ -247,7 +247,6 @@ def put_barrier(directory: Path, file_bytes: int, files: Files, place: bytes = b
 
 
 def remove_barriers(layout: Layout, files: Files) -> None:
-    """Remove all start barriers of the store."""
     for path in barriers(layout):
         _remove_barrier(path, files)
 

@@ -161,7 +161,6 @@ class Journal:
 
     @property
     def session(self) -> str:
-        """The session's name."""
         return self.folder.name
 
     @property
@@ -172,7 +171,6 @@ class Journal:
         return next((state for name, state in _MARKS if (self.folder / name).exists()), SessionState.INTERRUPTED)
 
     def path_of(self, step: Step) -> Path:
-        """The file that a step changes."""
         return self.store / step.path
 
     def folder_of(self, step: Step) -> Path:
@@ -236,7 +234,6 @@ class Journal:
             return frozenset(json.loads(_read(path).decode("utf-8", "surrogateescape") or "[]"))
 
     def finish_undo(self, files: Files) -> None:
-        """Mark the session as undone."""
         self._publish(files, UNDONE, b"")
 
     def _publish(self, files: Files, name: str, data: bytes) -> None:
@@ -315,7 +312,6 @@ def ended_by(command: str) -> str:
 
 
 def barriers(layout: Layout) -> list[Path]:
-    """Return the start barriers in place."""
     return [
         path
         for directory in layout.commit_log_directories
@@ -373,7 +369,6 @@ class InterruptedChange(NamedTuple):
 
     @classmethod
     def of(cls, journal: Journal) -> InterruptedChange:
-        """Describe a session that was interrupted."""
         return cls(journal.session, journal.state is SessionState.UNDO_INTERRUPTED, ended_by=ended_by(journal.command))
 
     def __str__(self) -> str:
@@ -401,7 +396,6 @@ class InterruptedChange(NamedTuple):
         return None if is_usual else f"mqstore {name} {{store}} {in_catalogue(options)}".rstrip()
 
     def command(self, layout: Layout) -> str:
-        """Return the command that finishes the change, ready to paste."""
         elsewhere = () if self.journal is None else ("--journal", os.fspath(self.journal))
         return proposed(layout, *self._words, *elsewhere)
 
@@ -416,7 +410,6 @@ class HalfStore(NamedTuple):
         return self.text
 
     def command(self, layout: Layout) -> str:
-        """Return the remedy, ready to paste."""
         return str(by_hand(self.cure, layout.root))
 
 

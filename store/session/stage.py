@@ -234,7 +234,6 @@ class _Stager:
         remove_tree(folder, self.files)
 
     def add(self, edit: Edit) -> None:
-        """Journal one edit."""
         path = Path(edit.path)
         self.files.check_inside(path)
         self._check_allowed(path, in_place=edit.kind in ("write", "truncate"))

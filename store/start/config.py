@@ -290,7 +290,6 @@ class ConfigLoss:
         return self.loaded.get(LMQ_OFFSETS) or self.loaded[OFFSETS]
 
     def entries_taken(self, one: LoadedConfig) -> int:
-        """How many entries of a file are taken."""
         return len(self._taken(one))
 
     def _taken(self, one: LoadedConfig) -> dict[_Key, int]:
@@ -355,7 +354,6 @@ class ConfigFileStart(NamedTuple):
     overwritten: bool
 
     def to_json(self) -> dict[str, Any]:
-        """Fields of the JSON."""
         return {
             "file": f"config/{self.file}",
             "outcome": str(self.start),
@@ -415,7 +413,6 @@ class ConfigStart(NamedTuple):
 
     @property
     def forgotten(self) -> frozenset[str]:
-        """Files that lose something."""
         offsets = {file.file for file in self.files} & {OFFSETS, LMQ_OFFSETS}
         named = (
             (self.lost_topics, {TOPICS}),
@@ -447,7 +444,6 @@ class ConfigStart(NamedTuple):
         return ", ".join(filter(None, (*known, *self.unknown)))
 
     def to_json(self) -> dict[str, Any]:
-        """Fields of the JSON."""
         return {
             "refuses": self.refuses or None,
             "bare": self.bare,

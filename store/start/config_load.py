@@ -84,7 +84,6 @@ class ConfigRules(NamedTuple):
 
     @property
     def known(self) -> tuple[str, ...]:
-        """All files that are loaded."""
         return (*self.needed, *self.needed_by_timer, *self.passed_over)
 
 
@@ -158,7 +157,6 @@ RULES: dict[str, ConfigRules] = {
 
 
 def config_rules(profile: Profile) -> ConfigRules:
-    """The rules of a broker version."""
     return RULES[profile.version]
 
 
@@ -557,7 +555,6 @@ def _load_rows(name: str, path: Path) -> LoadedConfig:
 
 
 def _groups(rows: list[dict[str, Any]]) -> list[str]:
-    """Names of the groups that have settings."""
     return [row["group"] for row in rows if row["type"] == "subscription_group"]
 
 

@@ -107,7 +107,6 @@ class DledgerIndexFile(Closing):
         return behind
 
     def close(self) -> None:
-        """Close the files."""
         self._queue.close()
 
 
@@ -115,7 +114,6 @@ _EXITS = "Load file failed, this usually indicates fatal error (System.exit)"
 
 
 def index_directory(snapshot: Snapshot) -> str:
-    """Directory of the log's index."""
     assert snapshot.layout.dledger is not None
     return str(snapshot.layout.dledger.parent / "index")
 

@@ -117,7 +117,6 @@ class Outcome:
 
     @property
     def log_start(self) -> int:
-        """Min offset of the log."""
         return self.log.files[0].start if self.log.files else 0
 
     @property

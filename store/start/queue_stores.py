@@ -62,7 +62,6 @@ DIFFERS = "queue-database-differs"
 
 
 def no_topic(_topic: str) -> bool:
-    """False for each topic."""
     return False
 
 
@@ -94,7 +93,6 @@ class QueueStores(NamedTuple):
         return self.database is not None and selected
 
     def in_files(self, topic: str) -> bool:
-        """Whether the topic has queues in files."""
         if self.database is not None and "/" in topic:
             return False
         return self.files and not (self.lmq_in_database and topic.startswith(LMQ_PREFIX))
@@ -217,7 +215,6 @@ def _queue_begins(layout: Layout) -> QueueBegins:
 
 
 def _attributes(entry: Any) -> dict[Any, Any]:
-    """The attributes of a topic."""
     found = entry.get("attributes") if isinstance(entry, dict) else None
     return found if isinstance(found, dict) else {}
 
@@ -311,7 +308,6 @@ class DispatchedUnits:
         self._count = 0
 
     def add(self, dispatched: Dispatched) -> None:
-        """Take the units that records add to queues."""
         made = dispatched.units
         units = np.zeros(len(made), UNIT_DTYPE)
         for name in UNIT_DTYPE.names or ():
@@ -449,7 +445,6 @@ class DatabaseDispatch:
             self.hand_out()
 
     def hand_out(self) -> None:
-        """Give the collected units to the database."""
         if not self._end:
             return
         self._database.dispatch([queued for queued, _ in self._units.hand_out()], self._end, self._last)

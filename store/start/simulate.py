@@ -178,7 +178,6 @@ def _load_database(outcome: Outcome) -> Refusal | None:
 
 
 def _load_queue(outcome: Outcome, name: QueueId, entries: tuple[DirectoryEntry, ...]) -> Refusal | None:
-    """Load one queue, and its consumequeue_ext."""
     snapshot, rules = outcome.snapshot, outcome.profile.load
     queue = outcome.new_queue(name)
     loaded = load_files(entries, queue.file_bytes, rules)
@@ -331,7 +330,6 @@ def _skipped(outcome: Outcome, first: LoadedFile, behind: int) -> int:
 
 
 def _is_cut(outcome: Outcome, end: int) -> bool:
-    """Whether the queues are cut at the log's end."""
     rule = outcome.profile.queues.cut
     if rule is QueueCut.AFTER_CRASH:
         return outcome.snapshot.abort

@@ -55,7 +55,6 @@ def _checkpoint_file(context: VerifyContext) -> _CheckpointFile | None:
 
 @after("I-110")
 def page(context: VerifyContext) -> None:
-    """Check that the checkpoint is one page: fields, then zeros; and not only zeros if the log has messages."""
     found = _checkpoint_file(context)
     if found is None:
         path = context.store.layout.checkpoint
@@ -91,7 +90,6 @@ def page(context: VerifyContext) -> None:
 
 @after("I-111")
 def times(context: VerifyContext) -> None:
-    """Check that no time is negative or later than the newest message."""
     found = _checkpoint_file(context)
     if found is None:
         return
@@ -116,7 +114,6 @@ def _newest(context: VerifyContext) -> int:
 
 @after("I-112")
 def index_time(context: VerifyContext) -> None:
-    """Check that the index time is not later than the end of the newest full index file."""
     found = _checkpoint_file(context)
     if found is None or not found.values.index_msg_timestamp or context.live:
         return
@@ -144,7 +141,6 @@ def _newest_full(context: VerifyContext) -> int | None:
 
 @after("I-113")
 def confirmed(context: VerifyContext) -> None:
-    """Check that confirmPhyOffset is the start of a record, or the end of the log."""
     found = _checkpoint_file(context)
     if found is None or not context.profile.queues.has_confirm_offset or context.live:
         return
@@ -181,7 +177,6 @@ def _is_record(context: VerifyContext, position: int) -> bool:
 
 @after("I-114")
 def complete_after_a_stop(context: VerifyContext) -> None:
-    """Check that every message has its queue unit if there is no abort file."""
     if context.crashed or context.live:
         return
     count = _missing_units(context, context.uncommitted).messages
@@ -197,7 +192,6 @@ def complete_after_a_stop(context: VerifyContext) -> None:
 
 @after("I-115")
 def far_behind(context: VerifyContext) -> None:
-    """Check that after a clean shutdown the checkpoint is about as new as the log."""
     found = _checkpoint_file(context)
     if found is None or context.crashed or context.live or not context.log.complete:
         return
@@ -211,7 +205,6 @@ def far_behind(context: VerifyContext) -> None:
 
 @after("I-116", "I-118")
 def start_after_a_crash(context: VerifyContext) -> None:
-    """Check that the next start begins before all messages without units and all index files that it deletes."""
     if not context.crashed or context.live:
         return
 
@@ -265,7 +258,6 @@ def _missing_units(context: VerifyContext, before: int | None = None) -> _Missin
 
 @after("I-117")
 def flushed_position(context: VerifyContext) -> None:
-    """Check that logicsPhysicalOffset is the start of a record, and that all messages before it have units."""
     found = _checkpoint_file(context)
     if found is None or not context.profile.queues.has_flushed_position or context.live:
         return

@@ -187,7 +187,6 @@ FEWEST_QUEUE_FILES = 5
 
 @before("I-160")
 def files_come_in_pairs(context: VerifyContext) -> None:
-    """Check that each log file has a queue file of the same name, and the reverse."""
     for queue in _queues_at_rest(context):
         of_log = {file.start: file.path for file in queue.log_files}
         of_queue = {file.start: file.path for file in queue.queue_files}
@@ -199,7 +198,6 @@ def files_come_in_pairs(context: VerifyContext) -> None:
 
 @before("I-161")
 def files_have_sizes_that_fit(context: VerifyContext) -> None:
-    """Check that the lengths of log files follow from those of queue files."""
     wanted = context.store.config.get_int("compactionMappedFileSize")
     for queue in compacted_queues(context):
         sizes = {file.start: file.size for file in queue.queue_files}
@@ -227,7 +225,6 @@ def log_bytes(wanted: int, queue_bytes: int) -> int:
 
 @before("I-162")
 def records_are_those_of_the_queue(context: VerifyContext) -> None:
-    """Check that records name their own position, topic and queue, and match their CRCs; properties are not torn."""
     for queue in compacted_queues(context):
         records, own = queue.records, queue.records.physical_offset
         _report_records(context, queue, "I-162", own != records.position, "it names another position:", own)
@@ -251,7 +248,6 @@ def _report_records(
 
 @before("I-163")
 def units_name_their_records(context: VerifyContext) -> None:
-    """Check that units and records match one to one, and that queue offsets increase."""
     for queue in _queues_at_rest(context):
         units, records = queue.units, queue.records
         row, known = rows_of(records.position, units.physical_offset)
@@ -291,7 +287,6 @@ def _report_units(context: VerifyContext, queue: CompactedQueue, wrong: Flags) -
 
 @before("I-164")
 def full_files_are_closed(context: VerifyContext) -> None:
-    """Check that each full queue file ends with the end unit, each full log file with a BLANK."""
     for queue in _queues_at_rest(context):
         units, records = queue.units, queue.records
         if not len(units.place) and not len(records.position):
@@ -307,7 +302,6 @@ def full_files_are_closed(context: VerifyContext) -> None:
 
 @after("I-165")
 def compaction_is_not_ahead(context: VerifyContext) -> None:
-    """Check that the offsets in position-checkpoint lie inside their queues."""
     path = context.store.layout.compaction_log.parent / POSITION_CHECKPOINT
     file = read_if_there(path, "position-checkpoint")
     if file is None:
@@ -330,7 +324,6 @@ def compaction_is_not_ahead(context: VerifyContext) -> None:
 
 @before("I-166")
 def nothing_is_left_of_a_compaction(context: VerifyContext) -> None:
-    """Check that no directory of a running compaction is left, and no file that was to be deleted."""
     if context.live:
         return
     for path in leftovers(context):
@@ -342,7 +335,6 @@ def nothing_is_left_of_a_compaction(context: VerifyContext) -> None:
 
 @after("I-167")
 def keys_are_there_once(context: VerifyContext) -> None:
-    """Check that the compacted part of a queue has only the newest message of each key."""
     path = context.store.layout.compaction_log.parent / POSITION_CHECKPOINT
     file = read_if_there(path, "position-checkpoint")
     if file is None:
@@ -383,9 +375,7 @@ _COPY = "cp {path}.bak {path}"
 
 @after("I-170")
 def epochs_are_those_of_the_log(context: VerifyContext) -> None:
-    """Check the epoch file that a broker reads: it is whole, epochs and offsets increase, and each epoch begins with a
-    record of the log or at its end. A .bak is one change of role older, so it seldom helps.
-    """
+    """A .bak is one change of role older, so it seldom helps."""
     path = context.store.config.epoch_file(context.store.layout.root)
     file, taken = read_epochs(path)
     backup = read_if_there(path.with_name(path.name + BACKUP), EPOCH_FILE) if taken is file else taken
@@ -469,9 +459,6 @@ def _odd_epochs(context: VerifyContext, file: ConfigFile) -> Iterator[str]:
 
 @before("I-171")
 def the_identity_is_this_broker(context: VerifyContext) -> None:
-    """Check that the identity file, and one that a registration left, has a cluster, a name and a number, and that the
-    names are those of the configuration, where it gives them.
-    """
     path = context.store.config.identity_file(context.store.layout.root)
     for place in (path, path.with_name(path.name + TEMPORARY)):
         file = read_if_there(place, _IDENTITY)

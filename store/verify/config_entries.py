@@ -63,7 +63,6 @@ _CLAMPS_SINCE = "4.9"
 
 @counted_by_file(after, "I-144")
 def consumers_are_inside_their_queues(context: VerifyContext) -> Iterator[FileFault]:
-    """Check that the consumer offset of each group lies between the ends of its queue."""
     tables = config_tables(context)
     topics = tables.names("topic_config", "topic")
     for row in tables.entries("consumer_offset", context.scope.topic):
@@ -107,7 +106,6 @@ def _is_of_delays(row: TableEntry) -> bool:
 
 @counted_by_file(before, "I-145")
 def offsets_are_of_known_ones(context: VerifyContext) -> Iterator[FileFault]:
-    """Check that the topic and the group of each consumer offset exist."""
     tables = config_tables(context)
     topics = tables.names("topic_config", "topic")
     groups = tables.names("subscription_group", "group")
@@ -123,7 +121,6 @@ def offsets_are_of_known_ones(context: VerifyContext) -> Iterator[FileFault]:
 
 @counted_by_file(after, "I-146")
 def delays_are_inside_their_queues(context: VerifyContext) -> Iterator[FileFault]:
-    """Check that each delay level exists, and that its offset lies inside its queue."""
     if context.scope.topic not in (None, SCHEDULE_TOPIC):
         return
     options = options_of(context.store.layout)
@@ -184,7 +181,6 @@ def _levels_without_broker(context: VerifyContext) -> None:
 
 @counted_by_file(after, "I-152")
 def lmq_consumers_are_inside_their_queues(context: VerifyContext) -> Iterator[FileFault]:
-    """Check that an offset in the table of LMQs names an LMQ, and is not behind the end of its queue."""
     for row in config_tables(context).entries("consumer_offset", context.scope.topic):
         if row.values.get("table") != LMQ_OFFSET_TABLE:
             continue
@@ -217,7 +213,6 @@ MODES = frozenset({"PULL", "POP"})
 
 @counted_by_file(before, "I-142")
 def topics_are_possible(context: VerifyContext) -> Iterator[FileFault]:
-    """Check that a topic entry has the topic's name, existing permissions, and queues."""
     for row in config_tables(context).entries("topic_config", context.scope.topic):
         if text := _wrong_topic(row.values):
             yield FileFault(row.path, text)
@@ -237,7 +232,6 @@ def _wrong_topic(entry: dict[str, Any]) -> str:
 
 @counted_by_file(before, "I-143")
 def groups_are_possible(context: VerifyContext) -> Iterator[FileFault]:
-    """Check that the entry of a consumer group has the group's name."""
     for row in config_tables(context).entries("subscription_group"):
         group = row.values["group"]
         if (name := row.values.get("group_name", group)) != group:
@@ -246,7 +240,6 @@ def groups_are_possible(context: VerifyContext) -> Iterator[FileFault]:
 
 @counted_by_file(after, "I-148")
 def attributes_are_known(context: VerifyContext) -> Iterator[FileFault]:
-    """Check that brokers know the attributes of topics, and that compaction topics match the compaction directories."""
     tables = config_tables(context)
     compacted = set()
     for row in tables.entries("topic_config", context.scope.topic):
@@ -287,7 +280,6 @@ def _compare_compaction(context: VerifyContext, tables: ConfigTables, compacted:
 
 @counted_by_file(before, "I-149")
 def filters_name_themselves(context: VerifyContext) -> Iterator[FileFault]:
-    """Check that a filter names the topic and the group that it is stored under."""
     for row in config_tables(context).entries("consumer_filter", context.scope.topic):
         topic, group = row.values["topic"], row.values["group"]
         inner = row.values.get("more", {}).get("topic", topic)
@@ -299,7 +291,6 @@ def filters_name_themselves(context: VerifyContext) -> Iterator[FileFault]:
 
 @counted_by_file(after, "I-150")
 def queues_have_a_topic(context: VerifyContext) -> Iterator[FileFault]:
-    """Check that each topic with queues has an entry in the table of topics."""
     tables = config_tables(context)
     database = _database_of_topics(context)
     known = tables.names("topic_config", "topic")
@@ -336,7 +327,6 @@ def _database_of_topics(context: VerifyContext) -> Path | None:
 
 @counted_by_file(before, "I-151")
 def static_topics_are_ordered(context: VerifyContext) -> Iterator[FileFault]:
-    """Check that a static topic is of this broker, and that generations and offsets in each queue do not decrease."""
     own = context.store.config.broker_name
     for row in config_tables(context).entries("topic_queue_mapping", context.scope.topic):
         for text in _odd_mapping(row, own):
@@ -359,7 +349,6 @@ def _odd_mapping(row: TableEntry, own: str | None) -> Iterator[str]:
 
 @counted_by_file(before, "I-154")
 def modes_are_known(context: VerifyContext) -> Iterator[FileFault]:
-    """Check that the request mode of a group is PULL or POP."""
     for row in config_tables(context).entries("message_request_mode", context.scope.topic):
         mode = row.values.get("mode")
         if mode not in MODES:
@@ -435,10 +424,7 @@ def _flat_files(context: VerifyContext) -> Iterator[FlatFile]:
 
 @counted_by_file(before, "I-153")
 def tiered_segments_are_contiguous(context: VerifyContext) -> Iterator[FileFault]:
-    """Check that segments of a tiered file follow one another, and that no sealed one is behind an open one.
-
-    5.1 seals a segment when the next one begins; the classes of 5.3 to 5.5 seal none.
-    """
+    """5.1 seals a segment when the next one begins; the classes of 5.3 to 5.5 seal none."""
     for file in flat_files(context):
         for one, later in pairwise(file.segments):
             end, begin = one["base_offset"] + one.get("size", 0), later["base_offset"]
@@ -451,7 +437,6 @@ def tiered_segments_are_contiguous(context: VerifyContext) -> Iterator[FileFault
 
 @counted_by_file(before, "I-157")
 def tiered_segments_are_there(context: VerifyContext) -> Iterator[FileFault]:
-    """Check that each segment of the metadata has a file with all its bytes, and each segment file a metadata row."""
     files = flat_files(context)
     away = sum(len(file.segments) for file in files if file.there is None)
     local = any(file.there is not None for file in files)
@@ -488,7 +473,6 @@ def _odd_segments(file: FlatFile) -> Iterator[str]:
 
 @counted_by_file(after, "I-159")
 def tiered_segments_can_be_read(context: VerifyContext) -> Iterator[FileFault]:
-    """Check that tiered logs consist of records, that each unit of their queues names one, and items of the index."""
     if context.live or context.scope.quick:
         return  # the verdict says so: a broker appends to segments, or a quick run does not check CRCs
     queues = defaultdict[str, dict[str, FlatFile]](dict)
@@ -577,7 +561,6 @@ _WINDOW_BYTES = 1 << 20
 
 @counted_by_file(after, "I-158")
 def nothing_is_between_tier_and_log(context: VerifyContext) -> Iterator[FileFault]:
-    """Check that the tiered queue reaches the first queue offset of the local log."""
     if not context.log.complete:
         return
     for file in flat_files(context):

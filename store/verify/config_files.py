@@ -178,7 +178,6 @@ def _is_checked(name: str) -> bool:
 
 @before("I-140")
 def a_file_can_be_read(context: VerifyContext) -> None:
-    """Check that each file or its .bak parses."""
     tables = config_tables(context)
     for name, main in tables.main.items():
         backup = tables.backup[name]
@@ -204,7 +203,6 @@ def a_file_can_be_read(context: VerifyContext) -> None:
 
 @before("I-141")
 def file_and_backup_agree(context: VerifyContext) -> None:
-    """Check that a broker reads the file, not the .bak, and that their data versions are close."""
     tables = config_tables(context)
     for name, main in tables.main.items():
         backup = tables.backup[name]
@@ -238,7 +236,6 @@ def _counter(value: dict[Any, Any]) -> int | None:
 
 @before("I-147")
 def nothing_is_left_of_a_write(context: VerifyContext) -> None:
-    """Check that no temporary file of an interrupted write is left."""
     directory = context.store.layout.config
     names = sorted(os.listdir(directory)) if directory.is_dir() else []  # noqa: PTH208
     for name in names:
@@ -251,7 +248,6 @@ def nothing_is_left_of_a_write(context: VerifyContext) -> None:
 
 @before("I-155")
 def databases_can_be_opened(context: VerifyContext) -> None:
-    """Check that each configuration RocksDB opens and has its column families."""
     tables = config_tables(context)
     _report_a_guess(context, tables)
     for name in sorted({path.name for path in tables.force.databases.values()}):
@@ -373,7 +369,6 @@ def not_served(context: VerifyContext, topics: Collection[str]) -> str:
 
 @after("I-156")
 def a_broker_takes_each_table(context: VerifyContext) -> None:
-    """Check that a start loads each table that the store once had."""
     if context.scope.topic is not None or not context.log.complete:
         return
     start = config_start_of(context)
@@ -423,7 +418,6 @@ def _fault_of(file: ConfigFileStart, start: ConfigStart, *, missing: bool) -> tu
 
 @after("I-189")
 def positions_of_transactions(context: VerifyContext) -> None:
-    """Check that the broker's offset is behind each settled half message, and not behind others."""
     scope, store = context.scope, context.store
     asked = scope.topic in (None, HALF_TOPIC, OP_TOPIC) and not scope.quick
     if context.live or not asked or not context.log.complete or not store.queues.has_topic(HALF_TOPIC):

@@ -49,7 +49,6 @@ _OTHER_LEVELS = "; brokers go by the unit, and messageDelayLevel may have had su
 
 @after("I-079")
 def ext_files(context: VerifyContext) -> None:
-    """Check that units follow one another from the front of each ext file to its end mark, or to its zeros."""
     for directory in queue_directories(context.store.layout.consume_queue_ext):
         if context.scope.wants(directory):
             with stream_of(context.store.layout, directory.path) as files:

@@ -162,7 +162,6 @@ class Scope(NamedTuple):
     watch: type[LogWatcher] | None = None
 
     def wants(self, queue: QueueId | QueueDirectory) -> bool:
-        """Return whether a queue is to be checked."""
         return self.topic in (None, queue.topic) and self.queue_id in (None, queue.queue_id)
 
 
@@ -396,7 +395,6 @@ class Collected(Mergeable):
     items: list[Any] = field(default_factory=list)
 
     def merge(self, context: VerifyContext, exported: Collected) -> None:
-        """Append what was collected in the part."""
         self.items += exported.items
 
 
@@ -435,11 +433,9 @@ class Covered(Mergeable):
         self._ranges, self._records = Ranges(), Ranges()
 
     def add(self, begin: int, end: int) -> None:
-        """Note that the pass has read these bytes."""
         self._ranges.add_range(begin, end)
 
     def add_records(self, batch: Batch) -> None:
-        """Note that the pass has read these good records."""
         self.add(int(batch.position[0]), batch.end)
         for begin, end in batch.taken:
             self._records.add_range(begin, end)
@@ -458,7 +454,6 @@ class Covered(Mergeable):
 
 
 def covered_of(context: VerifyContext) -> Covered:
-    """Return the positions that the run has read."""
     return context.kept(Covered, Covered)
 
 
@@ -478,7 +473,6 @@ class Records:
 
     @property
     def columns(self) -> Columns:
-        """The columns of MESSAGE."""
         return self.batch.columns
 
     @property
@@ -497,7 +491,6 @@ class Records:
 
     @cached_property
     def properties(self) -> PropertyItems:
-        """The items of all properties."""
         if self.dispatched is not None:
             return self.dispatched.properties
         return PropertyItems(self.columns.ragged("properties"))
@@ -515,7 +508,6 @@ class Records:
         return [java_string(value) for value in self.topics.values]
 
     def of_topic(self, topic: str) -> Ints:
-        """Return the rows of one topic."""
         if topic not in self.topic_texts:
             return np.zeros(0, np.int64)
         return np.flatnonzero(self.topics.ids == self.topic_texts.index(topic))
@@ -590,7 +582,6 @@ class RepeatedChecks:
         self._checks = checks
 
     def __call__(self, item: Any) -> None:
-        """Call all checks with an item."""
         for check, codes in list(self._checks.items()):
             try:
                 check(self._context, item)

@@ -47,7 +47,6 @@ def index_files(context: VerifyContext) -> list[IndexFile]:
 
 
 def add(context: VerifyContext, code: str, file: IndexFile, text: str, **more: Any) -> None:
-    """Add a finding about an index file."""
     name = file.path.rpartition("/")[2]
     context.findings.add(code, file.path, f"index file {name}: {text}", **more)
 
@@ -61,13 +60,11 @@ def add_items(
 
 
 def header_only(context: VerifyContext, code: str, file: IndexFile, text: str, **more: Any) -> None:
-    """Add a finding about the header of an index file."""
     add(context, code, file, text, offset=0, length=HEADER_BYTES, **more)
 
 
 @before("I-090", "I-091", "I-109")
 def names_and_lengths(context: VerifyContext) -> None:
-    """Check that names are times, and that lengths fit the numbers of slots and items and are all the same."""
     if context.scope.topic is not None:
         return
     index = context.store.index
@@ -124,7 +121,6 @@ def _hold_against_options(context: VerifyContext, file: IndexFile, sizes: Sizes)
 
 @before("I-092", "I-103", "I-104")
 def headers(context: VerifyContext) -> None:
-    """Check that headers make sense, that only the newest file has room, and that the files follow one another."""
     if context.scope.topic is not None:
         return
     files = index_files(context)
@@ -178,7 +174,6 @@ def _clock_went_back(context: VerifyContext, file: IndexFile) -> bool:
 
 @before("I-107")
 def unused_items(context: VerifyContext) -> None:
-    """Check that there are only zeros behind the last item."""
     if context.scope.quick or context.scope.topic is not None or context.live:
         return
     for file in index_files(context):
@@ -190,7 +185,7 @@ def unused_items(context: VerifyContext) -> None:
 
 @after("I-105")
 def index_end(context: VerifyContext) -> None:
-    """Check that the index does not reach beyond the log: then it takes no message until the log is as long (B30)."""
+    """An index that reaches beyond the log takes no message until the log is as long (B30)."""
     files = index_files(context)
     if context.scope.topic is not None or context.live or not context.log.complete or not files:
         return
@@ -212,7 +207,6 @@ _WALKED = 1000
 
 @before("I-093", "I-094", "I-095", "I-096", "I-097", "I-098")
 def chains(context: VerifyContext) -> None:
-    """Check that each item is in the chain of its slot, once, behind all older items of the slot."""
     if context.scope.quick or context.scope.topic is not None:
         return
     for file in index_files(context):
@@ -232,7 +226,6 @@ class _Chains:
         self._settled = not context.live
 
     def run(self) -> None:
-        """Check all items, then all slots."""
         for first, items in self._file.columns():
             self._check_window(first, items)
         if self._settled:
@@ -335,7 +328,6 @@ class _Chains:
         self._position = int(positions[-1])
 
     def _check_slots(self) -> None:
-        """Check that each slot names its newest item."""
         file, count = self._file, self._file.header.index_count
         used = 0
         for first, items in file.slot_columns():
@@ -370,7 +362,6 @@ class _Chains:
             self._add("I-097", newest, text)
 
     def _report(self, code: str, numbers: Ints, wrong: Flags, message: Callable[[int], str]) -> None:
-        """Add findings about consecutive items."""
         rows = np.flatnonzero(wrong)
         for begin, end in runs(rows):
             first = int(rows[begin])

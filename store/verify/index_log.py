@@ -102,7 +102,6 @@ class IndexCompare(Mergeable):
         self._with_keys += exported.with_keys
 
     def compare(self, records: Records) -> None:
-        """Compare a batch of good records of the log with the items of their positions."""
         if not self._cursors:
             lacking = ExpectedItems.of(records).record
             self._with_keys += len(np.unique(lacking[self._in_scope(records, lacking)]))
@@ -129,7 +128,6 @@ class IndexCompare(Mergeable):
             self._compare_multisets(records, picked, begin)
 
     def _compare_multisets(self, records: Records, picked: Picked, begin: int) -> None:
-        """Compare both sides as multisets."""
         self._unlike = True
         plain, tagged = (ExpectedItems.of(records, tags=tags) for tags in (False, True))
         keys = key_of(picked.position - begin, picked.key_hash)
@@ -153,7 +151,6 @@ class IndexCompare(Mergeable):
         self._check_matched_times(picked.take(known), keys[known], tagged, allowed)
 
     def _note_tags(self, position: Ints) -> None:
-        """Note that the tags of the records at these positions are indexed."""
         if self._tags_from is None and len(position):
             self._tags_from = int(position.min())
 
@@ -323,7 +320,6 @@ def _compare_of(context: VerifyContext) -> IndexCompare:
 
 @of_records("I-099", "I-100", "I-101", "I-102", "I-106")
 def items_of_records(context: VerifyContext, records: Records) -> None:
-    """Check that each key of each record has its item, and that each item has a record."""
     if context.scope.quick:
         return
     try:
@@ -335,6 +331,5 @@ def items_of_records(context: VerifyContext, records: Records) -> None:
 
 @after("I-100")
 def items_left(context: VerifyContext) -> None:
-    """Check the items that belong to no batch of the log."""
     if not context.scope.quick:
         _compare_of(context).finish()

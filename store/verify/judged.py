@@ -82,7 +82,6 @@ def with_start(verdict: Verdict, found: Recovery) -> Verdict:
 
 
 def _groups_but_start() -> frozenset[str]:
-    """Return all groups of checks except that of the next start."""
     from ..findings.catalogue import GROUPS
     from .start import GROUP
 

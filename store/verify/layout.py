@@ -131,7 +131,6 @@ def _report_odd_queue(context: VerifyContext, topic: str, queue: DirectoryEntry)
 
 
 def _check_entries(context: VerifyContext, directory: Directory) -> None:
-    """Check each entry of a directory by itself."""
     last = max((entry.name for entry in directory.entries), default="")
     for entry in directory.entries:
         fault = _fault(context, directory, entry, last=entry.name == last)
@@ -240,7 +239,6 @@ _LOCK_BYTES_MAX = 64
 
 @before("I-001", "I-002", "I-003", "I-004", "I-005", "I-011")
 def directories(context: VerifyContext) -> None:
-    """Check names, lengths and order of the files of logs and queues, and other entries beside them."""
     check_directories(context)
     if context.store.log_files.start and not context.live:
         from ..plan.normalize import front_without_files, lost_front_notes, unexpired_front
@@ -257,7 +255,6 @@ def directories(context: VerifyContext) -> None:
 
 @before("I-006")
 def one_file_of_a_name(context: VerifyContext) -> None:
-    """Check that a file name occurs in only one of several log directories."""
     seen: dict[str, str] = {}
     for directory in context.store.layout.commit_log_directories:
         for entry in list_entries(directory):
@@ -276,7 +273,6 @@ _ZERO_FILES = "files of zeros"
 
 @of_extents("I-007")
 def file_of_zeros(context: VerifyContext, extent: Extent) -> None:
-    """Note a file behind the end of the log that has only zeros."""
     if extent.kind is ExtentKind.ZEROS:
         file = context.store.log_files.file_at(extent.position)
         if file is not None and (file.start, file.size) == (extent.position, extent.size):
@@ -285,7 +281,6 @@ def file_of_zeros(context: VerifyContext, extent: Extent) -> None:
 
 @after("I-007")
 def files_made_in_advance(context: VerifyContext) -> None:
-    """Check that at most one file of zeros is behind the end of the log."""
     waiting = collected(context, _ZERO_FILES)
     for file in waiting[1:]:
         text = f"{len(waiting)} files of zeros behind the end of the log: a start removes them"
@@ -294,7 +289,6 @@ def files_made_in_advance(context: VerifyContext) -> None:
 
 @before("I-008")
 def lock(context: VerifyContext) -> None:
-    """Check that the lock file contains `lock`; report whether a process holds it."""
     path = context.store.layout.lock
     if path.is_dir():
         text = "the lock is a directory: no broker starts"
@@ -316,7 +310,6 @@ def lock(context: VerifyContext) -> None:
 
 @before("I-009")
 def no_abort(context: VerifyContext) -> None:
-    """Check that there is no `abort`, which exists while a broker runs and after a shutdown that was not clean."""
     if context.crashed and not context.live:
         text = "the last broker did not shut down cleanly"
         context.findings.add("I-009", context.store.layout.abort, text, unclean=True)
@@ -324,7 +317,6 @@ def no_abort(context: VerifyContext) -> None:
 
 @before("I-010")
 def kind_of_queues(context: VerifyContext) -> None:
-    """Check that consumequeue has topics or a RocksDB, as storeType says."""
     layout, config = context.store.layout, context.store.config
     store_type = config.get("storeType")
     topics = [e.name for e in list_entries(layout.consume_queue) if _has_queues(e)]
@@ -378,7 +370,6 @@ _OWNERS, _GROUPS, _OTHERS = (stat.S_IRUSR | stat.S_IWUSR, stat.S_IRGRP | stat.S_
 
 @before("I-012")
 def can_be_written(context: VerifyContext) -> None:
-    """Check that the owner of the store owns all its files and may write them, and that the disk has room."""
     root = context.store.layout.root
     try:
         owner = root.stat()
@@ -431,7 +422,6 @@ def _all_paths(root: Path) -> Iterator[Path]:
 
 @after("I-013")
 def times_of_files(context: VerifyContext) -> None:
-    """Check that files with messages were changed in the order of their names."""
     newest, before_it, older = 0.0, "", ""
     for file in context.store.log_files.files:
         if file.start >= context.log.end and context.log.end:
@@ -451,10 +441,7 @@ def times_of_files(context: VerifyContext) -> None:
 
 @before("I-014")
 def databases_of_messages(context: VerifyContext) -> None:
-    """Check that RocksDBs in which brokers keep more about messages are there, have lost nothing, and can be read.
-
-    While a broker writes, its files come and go: then nothing can be said.
-    """
+    """While a broker writes, its files come and go: then nothing can be said."""
     config = context.store.config
     for name, kept in KEPT_THERE.items():
         path = context.store.layout.root / name

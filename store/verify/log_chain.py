@@ -77,7 +77,6 @@ def chain_of(context: VerifyContext) -> Chain:
 
 @of_extents("I-020", "I-021", "I-022", "I-040", "I-041", "I-043")
 def no_record(context: VerifyContext, extent: Extent) -> None:
-    """Check that from the first file to the end of the log one record follows the other."""
     chain, kind = chain_of(context), extent.kind
     _report_open(context, chain)
     chain.end = extent.end
@@ -170,7 +169,6 @@ def torn(context: VerifyContext, extent: Extent) -> None:
 
 @of_records("I-021", "I-041")
 def room_for_a_blank(context: VerifyContext, records: Records) -> None:
-    """Check that a record leaves room for a BLANK, and that a BLANK is only where the next record had no room."""
     chain = chain_of(context)
     position, size = int(records.position[-1]), int(records.columns.ints("total_size")[-1])
     file = context.store.log_files.file_at(position)
@@ -305,7 +303,6 @@ class _Entries:
 
 @of_records("I-052")
 def entries(context: VerifyContext, records: Records) -> None:
-    """Check that entries have their number and position and one record each, and that terms do not decrease."""
     file = context.store.log_files.file_at(int(records.position[0]))
     if file is None or context.store.log.frame_of(file) is not DLEDGER:
         return
@@ -338,7 +335,6 @@ def _report_entries(context: VerifyContext, records: Records, wrong: Flags, text
 
 @after("I-053")
 def index_of_entries(context: VerifyContext) -> None:
-    """Check that the index names the position of each entry, and that the state says how far it goes."""
     directory = context.store.layout.dledger
     if directory is None or context.live:
         return

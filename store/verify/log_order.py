@@ -105,7 +105,6 @@ class _LogOrder(Mergeable):
 
 @of_records("I-028")
 def rising_times(context: VerifyContext, records: Records) -> None:
-    """Check that store timestamps do not decrease along the log."""
     order = context.kept(_LogOrder, _LogOrder)
     time = records.columns.ints("store_timestamp")
     before = np.empty_like(time)
@@ -128,7 +127,6 @@ def rising_times(context: VerifyContext, records: Records) -> None:
 
 @of_records("I-031")
 def queue_offsets(context: VerifyContext, records: Records) -> None:
-    """Check that in each queue the next message has the next queue offset."""
     order, chain = context.kept(_LogOrder, _LogOrder), chain_of(context)
     if not chain.follows(context, records) and not chain.lost:
         order.next_offset[:] = _UNKNOWN  # the records between were not read
@@ -278,7 +276,6 @@ Numbers = npt.NDArray[np.uint64]
 
 @of_records("I-051")
 def unique_keys(context: VerifyContext, records: Records) -> None:
-    """Check that no two messages of a topic have the same unique key, as far as the memory for keys lasts."""
     if context.scope.quick:
         return
     keys, topics = records.properties.find(UNIQ_KEY), records.topics
@@ -362,7 +359,6 @@ class SeenKeys(Mergeable):
         return twice, before
 
     def note(self, records: Records, rows: Ints) -> None:
-        """Note that these rows repeat a key."""
         topics = records.topics.ids[rows]
         for topic in np.flatnonzero(np.bincount(topics)).tolist():
             some = rows[topics == topic]
@@ -408,7 +404,6 @@ class SeenKeys(Mergeable):
 
 
 def _place_and_mark(numbers: Numbers) -> tuple[Ints, npt.NDArray[np.uint32]]:
-    """Return the place of each key, and its mark there."""
     place = (numbers >> np.uint64(64 - _PLACE_BITS)).astype(np.int64)
     return place, numbers.astype(np.uint32) | np.uint32(1)
 

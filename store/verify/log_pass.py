@@ -258,7 +258,6 @@ class LogPass:
             self.records(batch, None)
 
     def records(self, batch: Batch, dispatched: Dispatched | None) -> None:
-        """Take good records of this log."""
         records, log = Records(batch, dispatched), self._context.log
         self._covered.add_records(batch)
         self._records(records)
@@ -275,7 +274,6 @@ class LogPass:
             self._watcher.records(records)
 
     def messages(self, messages: Messages) -> None:
-        """Take messages of one queue."""
         self._messages(messages)
         self._note_offsets(messages.queue, int(messages.offset[0]), int(messages.offset[-1]) + 1)
 
@@ -300,7 +298,6 @@ class LogPass:
         log.next_offset[queue] = max(log.next_offset.get(queue, 0), behind)
 
     def extent(self, extent: Extent) -> None:
-        """Take a range that is not a record."""
         self._context.log.bytes += extent.size
         if extent.unread:
             self._context.gone.add_range(extent.position, extent.end)
@@ -311,7 +308,6 @@ class LogPass:
             self._watcher.extent(extent)
 
     def stale(self, batch: Batch) -> None:
-        """Take whole records that do not belong to this log, or no longer."""
         self._context.log.bytes += batch.end - int(batch.position[0])
         self._covered.add(int(batch.position[0]), batch.end)
         records, log = Records(batch), self._context.log

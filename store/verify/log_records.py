@@ -37,7 +37,6 @@ _TOLERANCE_MS = 60_000
 
 @of_records("I-023")
 def body_crc(context: VerifyContext, records: Records) -> None:
-    """Check that body_crc is the CRC of the stored body."""
     ok = records.batch.body_crc_ok
     if ok is None or ok.all():
         return
@@ -47,7 +46,6 @@ def body_crc(context: VerifyContext, records: Records) -> None:
 
 @of_records("I-024")
 def empty_body(context: VerifyContext, records: Records) -> None:
-    """Check that the CRC of an empty body is 0."""
     length = records.columns.ints("body_length")
     if length.min() > 0:
         return
@@ -57,14 +55,13 @@ def empty_body(context: VerifyContext, records: Records) -> None:
 
 @of_records("I-025")
 def own_position(context: VerifyContext, records: Records) -> None:
-    """Check that a record names its own position."""
     own = records.columns.ints("physical_offset")
     add_rows(context, records, "I-025", own != records.position, "it names another position:", own)
 
 
 @of_records("I-027")
 def has_store_time(context: VerifyContext, records: Records) -> None:
-    """Check that storeTimestamp is positive; brokers choose a file by the one of its first record."""
+    """Brokers choose a file by the time of its first record."""
     time = records.columns.ints("store_timestamp")
     if time.min() > 0:
         return
@@ -78,7 +75,6 @@ def has_store_time(context: VerifyContext, records: Records) -> None:
 
 @of_records("I-029")
 def plausible_times(context: VerifyContext, records: Records) -> None:
-    """Check that no record was stored in the future, or before it was sent."""
     time = records.columns.ints("store_timestamp")
     latest = context.now_ms + _TOLERANCE_MS
     if time.max() > latest:
@@ -91,14 +87,12 @@ def plausible_times(context: VerifyContext, records: Records) -> None:
 
 @of_records("I-030")
 def queue_number(context: VerifyContext, records: Records) -> None:
-    """Check that queueId is not negative."""
     queue_id = records.columns.ints("queue_id")
     add_rows(context, records, "I-030", queue_id < 0, "queue", queue_id)
 
 
 @of_records("I-032")
 def half_offsets(context: VerifyContext, records: Records) -> None:
-    """Check that prepared and rolled back records have no queue offset."""
     flags = records.columns.ints("sys_flag")
     if not (flags & SysFlag.PREPARED).any():
         return
@@ -109,7 +103,6 @@ def half_offsets(context: VerifyContext, records: Records) -> None:
 
 @of_records("I-033")
 def known_flags(context: VerifyContext, records: Records) -> None:
-    """Check that sysFlag has only known bits that do not contradict each other."""
     flags = records.columns.ints("sys_flag")
     if not flags.any():
         return
@@ -119,7 +112,6 @@ def known_flags(context: VerifyContext, records: Records) -> None:
 
 @of_records("I-034")
 def ports(context: VerifyContext, records: Records) -> None:
-    """Check that ports lie in 0 … 65535, as they do if hosts were read with the right width."""
     for name in ("born_host", "store_host"):
         port = records.columns.ints(f"{name}.port")
         add_rows(context, records, "I-034", odd_ports(records.columns, name), f"{name} has port", port)
@@ -130,7 +122,6 @@ _NUL = b"\0"
 
 @of_records("I-035")
 def topic_name(context: VerifyContext, records: Records) -> None:
-    """Check that a topic is not empty, is UTF-8, and has only characters that brokers accept."""
     topics = records.topics
     for number, value in enumerate(topics.values):
         fault = _topic_fault(value)
@@ -158,7 +149,6 @@ def _topic_fault(value: bytes) -> str:
 
 @of_records("I-036", "I-037")
 def long_topics(context: VerifyContext, records: Records) -> None:
-    """Check that version 2 is used only for topics too long for version 1, and only with brokers since 5.1.0."""
     newer = records.columns.ints("magic_code") == MAGIC_V2
     if not newer.any():
         return
@@ -181,7 +171,6 @@ _DUP_PARTS = re.compile(rb"[^_]+_[^_]+")
 
 @of_records("I-026")
 def record_crc(context: VerifyContext, records: Records) -> None:
-    """Check that `__CRC32#` is the last property and the CRC of the record."""
     if not records.properties.has_name(names.CRC32):
         return
     wrong = odd_crc_items(records.columns, records.properties)
@@ -194,7 +183,6 @@ def record_crc(context: VerifyContext, records: Records) -> None:
 
 @of_records("I-038", "I-055", "I-056")
 def property_text(context: VerifyContext, records: Records) -> None:
-    """Check that items have a name and a value, none is lost to zeros, no name is repeated, a separator is last."""
     properties = records.properties
     lost = properties.has_lost_items()
     text = "a NUL byte in the properties: they are torn, keys and tags are lost"

@@ -49,7 +49,6 @@ _ENDS = "a broker's log ends here"
 
 @of_records("I-039")
 def compressed_bodies(context: VerifyContext, records: Records) -> None:
-    """Check that bodies marked as compressed can be decompressed."""
     if context.scope.quick:
         return
     for row, error, put_back, too_large in undecodable_bodies(records.columns):
@@ -61,7 +60,6 @@ def compressed_bodies(context: VerifyContext, records: Records) -> None:
 
 @of_records("I-044")
 def inner_batches(context: VerifyContext, records: Records) -> None:
-    """Check that the body of an inner batch has as many messages as its record says."""
     inner = records.columns.ints("sys_flag") & SysFlag.INNER_BATCH != 0
     if not (inner.any() or records.properties.has_name(names.INNER_NUM)):
         return
@@ -101,7 +99,6 @@ def _not_a_number(name: str, text: bytes) -> str:
 
 @of_records("I-045")
 def scheduled(context: VerifyContext, records: Records) -> None:
-    """Check that a message that waits by delay level is in the queue of its level."""
     rows = records.of_topic(SCHEDULE_TOPIC)
     if not len(rows):
         return
@@ -138,7 +135,6 @@ def scheduled(context: VerifyContext, records: Records) -> None:
 
 @of_records("I-046")
 def transactions(context: VerifyContext, records: Records) -> None:
-    """Check that half messages have their target, and that op messages list queue offsets of half messages."""
     queue_id = records.columns.ints("queue_id")
     rows = _without_tombstones(records, _rows_of_halves(records))
     if len(rows):
@@ -157,7 +153,6 @@ def transactions(context: VerifyContext, records: Records) -> None:
 
 @of_records("I-057")
 def revived(context: VerifyContext, records: Records) -> None:
-    """Check that what a broker reads next in the revive topic is JSON with members of the right types."""
     columns = records.columns
     for topic in (topic for topic in records.topic_texts if topic.startswith(REVIVE_TOPIC)):
         grammar = config_rules(context.profile).grammar
@@ -236,7 +231,6 @@ def _rows_of_halves(records: Records) -> Ints:
 
 @of_records("I-047")
 def commits(context: VerifyContext, records: Records) -> None:
-    """Check that a committed message names its half message."""
     halves = context.kept(_Halves, _Halves)
     first_read = halves.begin(context, records)
     rows = _rows_of_halves(records)
@@ -263,8 +257,8 @@ def commits(context: VerifyContext, records: Records) -> None:
 
 @after("I-014")
 def transactions_in_database(context: VerifyContext) -> None:
-    """Check that rocksdbstore has open transactions at the positions of their half messages: a broker checks no others.
-    Half messages that are not in the log are lost, and not reported.
+    """A broker checks no transactions at other positions. Half messages that are not in the log are lost, and not
+    reported.
     """
     scope, store, path = context.scope, context.store, context.store.layout.rocksdb_store
     if context.live or scope.quick or scope.topic not in (None, ROCKSDB_HALF_TOPIC) or not is_rocksdb(path):
@@ -294,7 +288,6 @@ def transactions_in_database(context: VerifyContext) -> None:
 
 @of_records("I-049")
 def timed(context: VerifyContext, records: Records) -> None:
-    """Check that a message of the timer topic has its time, and its topic and queue."""
     rows = _without_tombstones(records, records.of_topic(TIMER_TOPIC))
     if not len(rows):
         return

@@ -189,7 +189,6 @@ class Beside(ExitStack):
                 self._children.append((work.begin, self.enter_context(Forked(work.run))))
 
     def __bool__(self) -> bool:
-        """Return whether there are parts of other processes."""
         return bool(self._begins)
 
     def run(self, log_pass: LogPass, progress: Callable[[int], None] | None) -> None:
@@ -309,7 +308,6 @@ def _begins(context: VerifyContext, parts: list[ReadRange], jobs: int, own_bytes
 
 
 def _cuts(log: CommitLog) -> list[int]:
-    """Return the log positions of all cuts inside of files."""
     cut = log_pass.CUT_BYTES
     return [at for f in log.files for at in range(f.start + cut, f.end, cut)]
 

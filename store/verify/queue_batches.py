@@ -127,7 +127,6 @@ def _compare_fields(context: VerifyContext, check: BatchCheck, messages: Message
 
 
 def _report(context: VerifyContext, check: BatchCheck, code: str, number: int, text: str, **more: Any) -> None:
-    """Add a finding about one unit."""
     file = check.units.files.file_at(number * UNIT_BYTES)
     path, text = file.path if file else check.directory, f"{check.queue} batch unit {number}: {text}"
     place: dict[str, Any] = {"offset": number * UNIT_BYTES - file.start, "length": UNIT_BYTES} if file else {}
@@ -136,7 +135,6 @@ def _report(context: VerifyContext, check: BatchCheck, code: str, number: int, t
 
 @after("I-081")
 def batch_units(context: VerifyContext) -> None:
-    """Check that each unit begins where the one before it ends, and that the last one ends with the log."""
     queues = queues_of(context)
     for queue in sorted(queues.batch_paths.keys() | queues.batch_checks.keys()):
         if context.scope.wants(queue):
@@ -155,7 +153,6 @@ class _Sequence:
         self._whole = context.log.complete and not context.scope.quick and not context.live
 
     def run(self) -> None:
-        """Check all units."""
         units = self._check.units
         for first, window in units.units(units.first, units.stop):
             self._check_window(first, window)

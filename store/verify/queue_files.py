@@ -50,7 +50,6 @@ def _all_queues(queues: QueueStates) -> Iterator[tuple[QueueId, str, int]]:
 
 @before("I-060", "I-073", "I-074")
 def files_of_queues(context: VerifyContext) -> None:
-    """Check that files have whole units, and that only a last file in use is empty."""
     queues = queues_of(context)
     for queue, path, unit_bytes in _all_queues(queues):
         if not context.scope.wants(queue):
@@ -87,7 +86,6 @@ def _ends_full(files: MappedFileQueue, file: MappedFile, unit_bytes: int) -> boo
 
 @before("I-076", "I-083")
 def queues_of_topics(context: VerifyContext) -> None:
-    """Check that topics.json has room for each queue, and that each queue is in the directory of its type."""
     queues = queues_of(context)
     topics = queues.topics
     for queue in sorted({*queues.paths, *queues.batch_paths}):
@@ -141,7 +139,6 @@ def _check_types(context: VerifyContext, queues: QueueStates) -> None:
 
 @before("I-078")
 def lmq_queues(context: VerifyContext) -> None:
-    """Check that an LMQ has only the queue 0, and no `/` in its name."""
     queues = queues_of(context)
     for queue, path in sorted(queues.paths.items()):
         lmq = queue.topic.startswith(LMQ_PREFIX) and context.scope.wants(queue)
@@ -171,7 +168,6 @@ def _has_queue(path: str) -> bool:
 
 @after("I-077")
 def delayed_messages(context: VerifyContext) -> None:
-    """Check that delayOffset.json, or its .bak if that is taken, is not ahead of the queues of delayed messages."""
     queues = queues_of(context)
     layout, rules = context.store.layout, config_rules(context.profile)
     if queues.unreadable or context.scope.topic not in (None, SCHEDULE_TOPIC):
@@ -292,7 +288,6 @@ class _Bounds(NamedTuple):
 
 
 def _bounds(database: RocksDb) -> _Bounds:
-    """Read the bounds of all queues."""
     found = _Bounds({}, {})
     for key, value in database.items(BOUNDS):
         try:

@@ -165,7 +165,6 @@ class QueueReader:
             self.vanished = True
 
     def place(self, offset: int) -> tuple[str, int | None]:
-        """Return the file that has, or should have, a unit, and the unit's position in it."""
         at = offset * UNIT_BYTES
         file = self.files.file_at(at)
         if file is not None:
@@ -252,7 +251,6 @@ class QueueCheck:
 
     @property
     def queue(self) -> QueueId:
-        """The queue."""
         return self.reader.queue
 
     def of_shift(self, distance: int) -> dict[str, Any]:
@@ -347,7 +345,6 @@ class QueueStates(Mergeable):
         return None if self.batch_checks else {q: (c.right, c.row, c.waits) for q, c in self.checks.items()}
 
     def merge(self, context: VerifyContext, exported: dict[QueueId, tuple[Ranges, QueueRange | None, Waits]]) -> None:
-        """Add the units that are right in the part."""
         for queue, (right, row, waits) in exported.items():
             check = self.check(queue)
             check.right.add_all(right)
@@ -420,7 +417,6 @@ class QueueStates(Mergeable):
         return BatchConsumeQueue(queue.topic, queue.queue_id, files)
 
     def is_batch(self, queue: QueueId) -> bool:
-        """Return whether the queue is one of batches."""
         if queue in self.batch_paths:
             return True
         return queue not in self.paths and queue.topic in self.batch_topics
@@ -467,7 +463,6 @@ def copy_queues(context: VerifyContext) -> None:
 
 
 def queues_of(context: VerifyContext) -> QueueStates:
-    """Return the queues of a run."""
     return context.kept(QueueStates, lambda: QueueStates(context))
 
 

@@ -204,7 +204,6 @@ class QueuePass:
 
     @property
     def dead(self) -> list[tuple[int, int]]:
-        """Ranges of units behind the end."""
         return sorted(self.beyond.ranges() + self.behind.ranges())
 
     @property

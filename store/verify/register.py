@@ -1,7 +1,8 @@
 """Which function checks which invariant, and when it is called.
 
 A check is a function with one decorator of this module. It reads the `VerifyContext` and adds findings to it; a check
-of records is called for every batch of the log. A function that is registered for several codes is called once.
+of records is called for every batch of the log. A function that is registered for several codes is called once. What
+it checks is said by the statements of its codes in the catalogue, and not again in the function.
 """
 
 from __future__ import annotations

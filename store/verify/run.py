@@ -216,7 +216,6 @@ def _signature(store: StoreReader) -> list[tuple[str, int, int]]:
 
 
 def _run(context: VerifyContext, progress: Callable[[int], None] | None, jobs: int, done: Sequence[PartResult]) -> None:
-    """Run all checks once."""
     load_checks(context.groups)
     parts = parts_of(context)
     if context.store.layout.rocksdb_queues:
@@ -235,7 +234,6 @@ def _run(context: VerifyContext, progress: Callable[[int], None] | None, jobs: i
 
 
 def _read_parts(context: VerifyContext, parts: list[ReadRange], progress: Callable[[int], None] | None) -> None:
-    """Read the log in one process."""
     items = items_of(context, parts, crc=wants_crc(context))
     read(context, LogPass(context), items, progress)
 
@@ -253,7 +251,6 @@ def check_groups(context: VerifyContext, read_log: Callable[[], None]) -> None:
 
 
 def _check_behind(context: VerifyContext) -> None:
-    """Run the checks after the log."""
     late: list[str] = []
     stopped = bool(context.stopped())
     end = time.monotonic() + _GRACE_S

@@ -114,12 +114,10 @@ class ProofOfLog(Mergeable):
         self._proof = self._prover = self._verified = None
 
     def export(self) -> _ProofExport:
-        """Return what is in order of this part."""
         verified = self.done()
         return _ProofExport(verified.items, verified.end, verified.reach) if verified else _ProofExport([], -1, 0)
 
     def merge(self, context: VerifyContext, exported: _ProofExport) -> None:
-        """Append what is in order of the part."""
         from ..audit.prove import units_by
         from ..audit.verified import VerifiedLog
 
@@ -321,7 +319,6 @@ def _worth_a_process(layout: Layout) -> bool:
 
 @after("I-180", "I-181", "I-182", "I-183", "I-184", "I-185", "I-186", "I-187", "I-188")
 def a_start_does_no_harm(context: VerifyContext) -> None:
-    """Check that a broker starts, and loses, hides and resets nothing."""
     reason = context.stopped()
     found = context.predicted = Predicted([], reason) if reason else context.start()
     for one in found.findings:

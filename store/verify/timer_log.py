@@ -79,7 +79,6 @@ class TimerColumns(Rows):
 
 @of_records("I-133")
 def note_timer_records(context: VerifyContext, records: Records) -> None:
-    """Keep the columns of records of the timer topic."""
     rows = records.of_topic(TIMER_TOPIC)
     if not len(rows):
         return
@@ -143,7 +142,6 @@ class TimerLog:
         return self.files[0].start if self.files else 0
 
     def file_of(self, position: int) -> MappedFile | None:
-        """Return the file that has the position."""
         return next((file for file in self.files if file.start <= position < file.end), None)
 
     def place(self, position: int) -> tuple[str, dict[str, Any]]:
@@ -182,12 +180,10 @@ class TimerFiles:
 
     @cached_property
     def there(self) -> bool:
-        """Whether some of the files exist."""
         return self.wheel_path.exists() or self.has_check or bool(self.log.files)
 
     @property
     def has_check(self) -> bool:
-        """Whether `timercheck` exists."""
         return self.check_path.exists()
 
     @cached_property
@@ -232,7 +228,6 @@ class TimerFiles:
 
     @cached_property
     def ticks(self) -> Ticks:
-        """The wheel's unit of time."""
         return Ticks.of_store(self._layout)
 
     @cached_property
@@ -255,7 +250,6 @@ class TimerFiles:
 
 
 def timer_files(context: VerifyContext) -> TimerFiles:
-    """Return the files of the timer, read once per run."""
     return context.kept("timer files", lambda: TimerFiles(context))
 
 
@@ -279,7 +273,6 @@ _LOOK = "mqstore dump {path}"
 
 @of_timer("I-126")
 def entries_fill_the_log(context: VerifyContext) -> None:
-    """Check that each file has entries from its start, then a BLANK; zeros are only behind the last entry of all."""
     log = timer_files(context).log
     for number, file in enumerate(log.files):
         last = number == len(log.files) - 1
@@ -331,7 +324,6 @@ def _has_wrong_magic(file: MappedFile, item: TimerRange) -> bool:
 
 @of_timer("I-127")
 def entries_are_well_formed(context: VerifyContext) -> None:
-    """Check that entries have a magic of brokers, zeros in reserved fields, and a link to an older entry."""
     log = timer_files(context).log
     entries = log.entries
     link = (entries.previous >= entries.position) | (entries.previous < NOWHERE)
@@ -362,7 +354,6 @@ def entries_are_well_formed(context: VerifyContext) -> None:
 
 @of_timer("I-128", "I-129")
 def entries_name_their_records(context: VerifyContext) -> None:
-    """Check that each entry names a record of the timer topic with its size, topic, time and kind."""
     files = timer_files(context)
     log, records = files.log, timer_columns(context)
     entries = log.entries
@@ -424,7 +415,6 @@ def _report(
     message: Callable[[int], str],
     severity: Severity | None = None,
 ) -> None:
-    """Add findings about entries."""
     begins, repair = log.entries.position, _LOOK if severity is Severity.INFO else None
     ends = begins + UNIT_BYTES
     context.file_rows(code, log.files, wrong, begins, ends, message, severity=severity, repair=repair)
@@ -432,7 +422,6 @@ def _report(
 
 @of_timer("I-135")
 def the_log_is_expired_with_its_records(context: VerifyContext) -> None:
-    """Check that the first file of the timer log is deleted when the log has none of its records any more."""
     log = timer_files(context).log
     if len(log.files) < 2:
         return

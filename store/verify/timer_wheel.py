@@ -33,7 +33,6 @@ _FILED_TWICE = ": a start after a kill leaves it so, and so does a slave while i
 
 @of_timer("I-120")
 def the_wheel_has_its_length(context: VerifyContext) -> None:
-    """Check that the wheel has its length; an empty file is no wheel."""
     files = timer_files(context)
     size = files.wheel_bytes
     if size not in (0, FILE_BYTES):
@@ -43,7 +42,6 @@ def the_wheel_has_its_length(context: VerifyContext) -> None:
 
 @of_timer("I-121")
 def slots_lie_where_their_time_belongs(context: VerifyContext) -> None:
-    """Check that the number of a slot is its time modulo the number of slots."""
     slots = timer_files(context).slots
     wrong = ~is_in_place(slots.number, slots.time)
 
@@ -157,7 +155,6 @@ def _follow(found: Chains, files: TimerFiles, row: int) -> None:
 
 @of_timer("I-122")
 def slots_in_use_lead_into_the_log(context: VerifyContext) -> None:
-    """Check that first and last entry of a slot in use are entries of the timer log, in this order."""
     found, log = chains(context), timer_files(context).log
     slots = found.slots
     where = f"the timer log ends at {log.end}" if log.files else "the timer log is missing"
@@ -171,7 +168,6 @@ def slots_in_use_lead_into_the_log(context: VerifyContext) -> None:
 
 @of_timer("I-123", "I-124")
 def chains_are_whole(context: VerifyContext) -> None:
-    """Check that a chain leads from entry to entry of its tick, back to the first one."""
     found = chains(context)
     for code in ("I-123", "I-124"):
         wrong = np.zeros(len(found.slots.time), np.bool_)
@@ -254,7 +250,6 @@ def counts(context: VerifyContext) -> Counts:
 
 @of_timer("I-125")
 def slots_count_their_entries(context: VerifyContext) -> None:
-    """Check that `num` is the number of entries in the chain, less those that cancel."""
     slots = chains(context).slots
     adds, deletes, wrong, usual = counts(context)
 
@@ -270,9 +265,7 @@ def slots_count_their_entries(context: VerifyContext) -> None:
 
 @of_timer("I-137")
 def no_message_waits_twice(context: VerifyContext) -> None:
-    """Check that no record is named by two waiting entries, not counting entries that cancel. Of entries that are alike
-    none is damaged: brokers file messages again. Of others one may name the wrong record.
-    """
+    """Of entries that are alike none is damaged: brokers file messages again. Of others one may name the wrong record."""
     files, found = timer_files(context), chains(context)
     entries = files.log.entries
     waits = entries.take(np.flatnonzero(found.reached & ~entries.deletes))
@@ -310,7 +303,6 @@ _QUEUE = QueueId(TIMER_TOPIC, 0)
 
 @of_timer("I-130")
 def the_flushed_position_is_in_the_log(context: VerifyContext) -> None:
-    """Check that the flushed position in timercheck is not behind the end of the timer log, and between two entries."""
     files = timer_files(context)
     position = files.check.last_timer_log_flush_pos
     log = files.log
@@ -328,9 +320,6 @@ def the_flushed_position_is_in_the_log(context: VerifyContext) -> None:
 
 @of_timer("I-131")
 def the_queue_is_not_overtaken(context: VerifyContext) -> None:
-    """Check that no offset of timercheck is behind the end of the queue, or 0 with a filled wheel; and that the offset
-    in a RocksDB with timers is not 0.
-    """
     files = timer_files(context)
     if (kept := _in_database(context)) is not None:
         _report_read_again(context, kept)
@@ -387,7 +376,6 @@ def _report_read_again(context: VerifyContext, kept: TimersKept) -> None:
 
 @of_timer("I-132")
 def the_time_read_is_past(context: VerifyContext) -> None:
-    """Check that the timer has not read into the future, and that it has read whole ticks."""
     files = timer_files(context)
     read_ms, path = files.check.last_read_time_ms, files.check_path
     if read_ms > context.now_ms + files.ticks.precision_ms:
@@ -404,9 +392,7 @@ def the_time_read_is_past(context: VerifyContext) -> None:
 
 @of_timer("I-133")
 def what_is_to_come_is_in_the_wheel(context: VerifyContext) -> None:
-    """Check that every message that the timer has read and that is not due yet is in a chain. For timers in a RocksDB
-    timercheck does not say what was read; I-183 reports timers without rows.
-    """
+    """For timers in a RocksDB timercheck does not say what was read; I-183 reports timers without rows."""
     files, records = timer_files(context), timer_columns(context)
     if not len(records.position) or not context.read_at_once or _in_database(context) is not None:
         return
@@ -457,7 +443,6 @@ _METRICS = {
 
 @after("I-134")
 def the_counts_can_be_read(context: VerifyContext) -> None:
-    """Check that timermetrics and transactionMetrics parse, and that no number of waiting messages is negative."""
     for name, member in _METRICS.items():
         path = context.store.layout.config / name
         for text in _wrong_counts(path, member, signed=name == transaction_metrics.FILE):
@@ -484,7 +469,6 @@ def _wrong_counts(path: Path, member: str, *, signed: bool) -> list[str]:
 
 @of_timer("I-136")
 def cancelling_names_a_message(context: VerifyContext) -> None:
-    """Check that a cancel message names a message of the same tick, by the names of its broker."""
     records = timer_columns(context)
     if not records.cancels.any() or not context.read_at_once:
         return

@@ -107,7 +107,6 @@ OF_THE_START = (INTERRUPTED, NO_PLAN, NO_START, LOSES, HIDES, UNFIRED, FORGETS)
 
 
 def status_of(findings: Iterable[Finding]) -> Status:
-    """Return the status for findings."""
     worst, unclean = Severity.INFO, False
     for finding in findings:
         worst = max(worst, finding.severity)
