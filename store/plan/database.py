@@ -14,7 +14,6 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -45,7 +44,6 @@ from ..queues.rocksdb_write import (
     UNIT,
     DatabaseFix,
     Holes,
-    Rewritten,
     UnitChanges,
     UnitSpool,
     changed,
@@ -205,14 +203,12 @@ class DatabaseAudit(LogObserver):
         if self.database is None or self.broken:
             return np.zeros(len(offsets), UNIT_DTYPE)
         first, last = int(offsets.min()), int(offsets.max())
-        found = np.zeros(len(offsets), UNIT_DTYPE)
-        numbers = offsets - first
+        found, there = np.zeros(len(offsets), UNIT_DTYPE), RocksdbConsumeQueue(self.database, *queue)
         try:
             if last - first < _SPARSE * len(offsets):
                 room = np.zeros(last - first + 1, UNIT_DTYPE)
-                RocksdbConsumeQueue(self.database, *queue).fill(first, room)
-                return room[numbers]
-            there = RocksdbConsumeQueue(self.database, *queue)
+                there.fill(first, room)
+                return room[offsets - first]
             for at, offset in enumerate(offsets.tolist()):
                 there.fill(offset, found[at : at + 1])
         except Unreadable:
@@ -341,8 +337,10 @@ class QueueDatabase(NamedTuple):
                     after = changed(place, {UNITS: changes[0], BOUNDS: changes[1]})
             if changes is not None and after is not None:
                 units, rows = changes
-                digest = units.put.digest + _digest(units.gone) + _digest(rows)
-                return _edits_of(place, after, digest), None
+                digest = units.put.digest + _digest(units.gone) + _digest(rows) + after.digest.encode()
+                made = (Edit.create(place / name, after.made[name], _REASON, _CODES) for name in in_order(after.made))
+                gone = (Edit("move", str(place / name), _REASON, _CODES) for name in after.gone)
+                return [*(edit._replace(content_id=digest) for edit in made), *gone], None
             audit = QueueDatabase(self.stores, None)._audited(log, log_end, how)
         ends = () if self.source is None else _max_rows(self.source)
         kept = expired_ends(ends, audit.missing, log.min_offset)
@@ -362,13 +360,6 @@ def _digest(entries: Mapping[bytes, bytes | None]) -> bytes:
     for key, value in sorted(entries.items()):
         total.update(b"%d:%b%b" % (len(key), key, b"-" if value is None else value))
     return total.digest()
-
-
-def _edits_of(place: Path, after: Rewritten, digest: bytes) -> list[Edit]:
-    digest += after.digest.encode()
-    made = (Edit.create(place / name, after.made[name], _REASON, _CODES) for name in in_order(after.made))
-    gone = (Edit("move", str(place / name), _REASON, _CODES) for name in after.gone)
-    return [*(edit._replace(content_id=digest) for edit in made), *gone]
 
 
 def _max_rows(database: RocksDb) -> Iterator[tuple[QueueId, QueueBound]]:

@@ -83,6 +83,10 @@ class Tile(NamedTuple):
     def record(self) -> int:
         return self.position + HEADER_BYTES
 
+    def gap(self, store_timestamp: int) -> Gap:
+        """Return the place of the record as a gap."""
+        return Gap(self.record, self.position + self.size, False, store_timestamp)
+
     @property
     def head(self) -> bytes:
         """Bytes of the entry before its record."""
@@ -154,8 +158,7 @@ class EntryFinder(LogObserver):
         wrong |= (heads["size"] != sizes) | (heads["body_length"] != sizes - HEADER_BYTES)
         for row in np.flatnonzero(wrong).tolist():
             place = int(batch.position[row]) - HEADER_BYTES
-            whole = Tile(place, int(sizes[row]), int(numbers[row]), int(terms[row]))
-            self.heads.append(whole)
+            self.heads.append(Tile(place, int(sizes[row]), int(numbers[row]), int(terms[row])))
         return numbers, terms
 
     def messages(self, messages: Messages) -> None:
@@ -175,8 +178,7 @@ class EntryFinder(LogObserver):
         first = self.before is NOBODY  # there may be stale entries in front of the first one
         missing = self.end < begin if first else after.number != self.before.number + 1
         if self._damaged >= 0 or (missing and self.end < begin):
-            gap = EntryGap(self.end, begin, self.before, after, self.time or time)
-            self.gaps.append(gap)
+            self.gaps.append(EntryGap(self.end, begin, self.before, after, self.time or time))
         elif missing:
             raise for_policy_broker(f"entry {self.before.number} is followed by entry {after.number}", begin)
         self._damaged = -1
@@ -240,18 +242,10 @@ def keep_entries(
     tiles = [tile for found, _ in parts for tile in found]
     blanks = [piece for _, found in parts for piece in found]
     saved = _good_records(queue, tiles)
-    lost = [
-        *(
-            Gap(tile.record, tile.position + tile.size, False, gap.store_timestamp)
-            for gap, (found, _) in zip(finder.gaps, parts, strict=True)
-            for tile in found
-            if tile.record not in saved
-        ),
-        *(
-            Gap(torn.position, torn.position + torn.size, False, time)
-            for torn, time in zip(finder.torn, finder.times, strict=True)
-        ),
-    ]
+    times = [gap.store_timestamp for gap, (found, _) in zip(finder.gaps, parts, strict=True) for _ in found]
+    lost = [tile.gap(time) for tile, time in zip(tiles, times, strict=True) if tile.record not in saved]
+    damaged = zip(finder.torn, finder.times, strict=True)
+    lost += [Gap(torn.position, torn.position + torn.size, False, time) for torn, time in damaged]
     lost.sort(key=lambda gap: gap.begin)
     named = look(lost, finder.torn)
     of_gaps = named.take(np.isin(named.position, [gap.begin for gap in lost]))
@@ -281,7 +275,7 @@ def keep_entries(
     patched = patched_queue(snapshot, queue, entries, pieces, finder.end)
     ranges = [(at, at + len(data)) for at, data in pieces]
     put_right = len(saved) + len(finder.heads) + len(restored)
-    back = [Gap(tile.record, tile.position + tile.size, False, 0) for tile in tiles if tile.record in saved]
+    back = [tile.gap(0) for tile in tiles if tile.record in saved]
     units = look(back, ())
     by_head = [unwritten(gap, units.take(units.position == gap.begin)) for gap in back]
     return KeptLog(plan, patched, fills, put_right, cut, ranges, unplaced, gone=gone, resent=resent, by_head=by_head)

@@ -69,8 +69,10 @@ def _fill(gap: Gap, units: LostUnits, smallest: Ints, filler: int) -> Fill:
             raise _too_small(gap)
         return Fill(gap, units, [], None, int(room[0]))
     if tight.any():
-        units = _grown(units, np.where(tight, room, 0))
-        room = np.where(tight, 0, room)
+        more, position = np.where(tight, room, 0), units.position.copy()
+        size = units.size + more[1:]  # each takes the bytes behind it, the first one also those before it
+        position[0], size[0] = position[0] - more[0], size[0] + more[0]
+        units, room = units.replace(position=position, size=size), room - more
     holes = list(zip(ends.tolist(), room.tolist(), strict=True))
     blank = holes.pop() if gap.to_file_end else None
     fillers = [part for begin, size in holes if size for part in _filler_ranges(begin, size, filler)]
@@ -82,14 +84,6 @@ def unwritten(gap: Gap, units: LostUnits) -> Fill:
     begins, ends = [*units.position.tolist(), gap.end], [gap.begin, *units.end.tolist()]
     free = [(end, begin - end) for end, begin in zip(ends, begins, strict=True) if begin > end]
     return Fill(gap, units, free, None)
-
-
-def _grown(units: LostUnits, more: Ints) -> LostUnits:
-    """Return units that each take the bytes behind them, the first one also those before it. more: int64[n + 1]."""
-    position, size = units.position.copy(), units.size + more[1:]
-    position[0] -= more[0]
-    size[0] += more[0]
-    return units.replace(position=position, size=size)
 
 
 def for_policy_broker(what: str, offset: int, path: str | None = None) -> Refused:
@@ -336,13 +330,15 @@ class PatchedQueue(MappedFileQueue):
         if self._is_plain(file, offset, size):
             whole = file._replace(size=self._present[file.path])
             return self._base.fill(whole, offset, buffer[:size])
-        there = min(size, max(0, self._present.get(file.path, 0) - offset))
-        unread: list[Unread] = []
+        there, unread = min(size, max(0, self._present.get(file.path, 0) - offset)), list[Unread]()
         if there:
             whole = file._replace(size=self._present[file.path])
             there, unread = self._base.fill(whole, offset, buffer[:there])
         buffer[there:size] = bytes(size - there)
-        self._lay_over(file, offset, buffer[:size])
+        begin = file.start + offset
+        for position, piece in self._pieces_from(begin, begin + size):
+            first, behind = max(begin, position), min(begin + size, position + len(piece))
+            buffer[first - begin : behind - begin] = piece[first - position : behind - position]
         return size, [part for each in unread for part in self._uncovered(file, each)]
 
     def _uncovered(self, file: MappedFile, unread: Unread) -> Iterator[Unread]:
@@ -381,13 +377,6 @@ class PatchedQueue(MappedFileQueue):
             if position + len(piece) > begin:
                 yield position, piece
             number += 1
-
-    def _lay_over(self, file: MappedFile, offset: int, data: memoryview) -> None:
-        """Lay the pieces over `data`, the bytes of a file from an offset on."""
-        begin, size = file.start + offset, len(data)
-        for position, piece in self._pieces_from(begin, begin + size):
-            first, behind = max(begin, position), min(begin + size, position + len(piece))
-            data[first - begin : behind - begin] = piece[first - position : behind - position]
 
 
 def tombstoned(snapshot: Snapshot, fills: Sequence[Fill]) -> Iterator[Messages]:

@@ -229,15 +229,12 @@ def _batch_units(entries: Sequence[DirectoryEntry], number: int, gaps: Ints) -> 
             used = is_valid(units)
             if not used.any():
                 break
-            columns = (units[used][name].astype(np.int64) for name in names)
-            position, size, base, tags, messages = columns
+            columns = np.stack([units[used][name].astype(np.int64) for name in names])
+            position, size, base, _, messages = columns
             behind = np.maximum.accumulate(np.append(offset, base + messages))
             offset = int(behind[-1])
             rows = np.flatnonzero(_inside(gaps, position, size) & (base >= behind[:-1]))
-            same = np.full(len(rows), number, np.int64)
-            found = (position, size, base, tags, messages)
-            position, size, base, tags, messages = (column[rows] for column in found)
-            yield np.stack([position, size, same, base, tags, messages])
+            yield np.insert(columns[:, rows], 2, number, axis=0)
 
 
 def _torn_places(torn: Sequence[TornRecord], queues: list[QueueId]) -> Ints:
@@ -355,12 +352,14 @@ def name_all(lost: LostMessages, snapshot: Snapshot, gaps: Sequence[Gap], most: 
     rows = [vars(_Row(part.queue, part, i)) for part in parts for i in range(len(part.offset))]
     rows.sort(key=_row_order)
     damaged = [row for row in rows if row["known_from"] == "queue_unit"]
+    ordered = sorted(gaps, key=attrgetter("begin"))
+    behind = _times_behind(ordered, log)
     if damaged:
-        _add_times(damaged, log, gaps)
+        _add_times(damaged, ordered, behind)
         _mark_unreferenced(damaged, snapshot)
         alone = {(gap.begin, gap.end - gap.begin) for gap in gaps}  # then the item names the record
         damaged = [r for r in damaged if r["known_from"] == "queue_unit" or (r["position"], r["size"]) in alone]
-    rows = [*rows, *_rows_of_index(snapshot, damaged, log, gaps, reach)] if gaps else rows
+    rows = [*rows, *_rows_of_index(snapshot, damaged, ordered, behind, reach)] if gaps else rows
     rows = sorted(rows, key=_row_order)[:most]
     _add_records(rows, log)
     for row in rows:
@@ -415,15 +414,13 @@ class _Row:
             self.batch_size = int(number[i])
 
 
-def _add_times(rows: list[dict[str, Any]], log: CommitLog, gaps: Sequence[Gap]) -> None:
+def _add_times(rows: list[dict[str, Any]], gaps: Sequence[Gap], behind: Sequence[int | None]) -> None:
     """Set the limits of the store time: the times of the good records before and behind."""
-    ordered = sorted(gaps, key=attrgetter("begin"))
-    behind = _times_behind(ordered, log)
-    begins = [gap.begin for gap in ordered]
+    begins = [gap.begin for gap in gaps]
     for row in rows:
         at = bisect_right(begins, row["position"]) - 1
-        if at >= 0 and row["position"] < ordered[at].end:
-            row["not_before"] = ordered[at].store_timestamp or None
+        if at >= 0 and row["position"] < gaps[at].end:
+            row["not_before"] = gaps[at].store_timestamp or None
             row["not_after"] = behind[at]
 
 
@@ -503,18 +500,16 @@ def _add_head(row: dict[str, Any], log: CommitLog) -> None:
 
 
 def _rows_of_index(
-    snapshot: Snapshot, damaged: list[dict[str, Any]], log: CommitLog, gaps: Sequence[Gap], reach: int
+    snapshot: Snapshot, damaged: list[dict[str, Any]], gaps: Sequence[Gap], behind: Sequence[int | None], reach: int
 ) -> list[dict[str, Any]]:
     """Add index items to damaged messages. Return rows of messages that only items name, up to position `reach`."""
-    ordered = sorted(gaps, key=attrgetter("begin"))
-    behind = _times_behind(ordered, log)
     known: dict[int, list[dict[str, Any]]] = {}
     for row in damaged:
         known.setdefault(row["position"], []).append(row)
     units = (row for row in damaged if row["known_from"] == "queue_unit")
     inside = sorted((row["position"], row["position"] + row["size"]) for row in units)
     more: dict[int, dict[str, Any]] = {}
-    for position, key_hash, time in items_in(snapshot, ordered):
+    for position, key_hash, time in items_in(snapshot, gaps):
         if position > reach:
             continue
         rows = known.get(position)
@@ -523,7 +518,7 @@ def _rows_of_index(
             if at >= 0 and position < inside[at][1]:
                 continue  # the item points into a record: the item is damaged
             if position not in more and len(more) < MOST:
-                more[position] = _unreferenced(position, ordered, behind)
+                more[position] = _unreferenced(position, gaps, behind)
             rows = [more[position]] if position in more else []
         for row in rows:
             _add_item(row, key_hash, time)

@@ -57,17 +57,13 @@ if TYPE_CHECKING:
     from .bring_back import Brought
 
 
-_REASON = "the times and positions of a complete store"
-_CODES = ("I-111", "I-113")
-
-
 def checkpoint_edit(path: Path, checkpoint: Checkpoint) -> Edit:
     """Return the edit that puts `checkpoint` at `path`: writes its fields, or creates the file."""
-    data = checkpoint_bytes(checkpoint)
+    data, why = checkpoint_bytes(checkpoint), ("the times and positions of a complete store", ("I-111", "I-113"))
     if is_whole(path):
-        made = Edit("write", str(path), _REASON, _CODES, 0, len(data), data)
+        made = Edit("write", str(path), *why, 0, len(data), data)
     else:
-        made = Edit.create(path, data, _REASON, _CODES, PAGE_BYTES)
+        made = Edit.create(path, data, *why, PAGE_BYTES)
     return made._replace(phase=Phase.CHECKPOINT)
 
 
@@ -251,7 +247,6 @@ class _Task(NamedTuple):
 
 
 def _plan(task: _Task, database: QueueDatabase, *, twin: bool) -> Plan:
-    """As `make_plan`."""
     snapshot, profile, outcome, options, (_, tell, verified), progress = task
     policy, keep = options.policy, options.policy is Policy.KEEP
     switches, verified = _with_existing_lmq(snapshot, outcome, verified) if keep else (outcome.switches, verified)
@@ -461,7 +456,6 @@ def _keep(
 def _from_replica(
     task: _Task, queue: MappedFileQueue, look: Callable[..., None], *, compared_only: bool = False
 ) -> tuple[Brought, MappedFileQueue]:
-    """As `with_replica`."""
     from .bring_back import with_replica
 
     snapshot, profile, outcome, options, (observers, *_), _ = task

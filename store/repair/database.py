@@ -14,7 +14,7 @@ consumerOffset.json: the files are written so that it does.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -348,13 +348,9 @@ def queues_of(layout: Layout) -> set[QueueId]:
     """Return the queues of the database; none if it cannot be read: then the log shows them."""
     if layout.queue_database is None:
         return set()
-    queues = RocksdbConsumeQueues.at(layout.queue_database)
-    try:
+    with suppress(Unreadable), closing(RocksdbConsumeQueues.at(layout.queue_database)) as queues:
         return {QueueId(queue.topic, queue.queue_id) for queue in queues}
-    except Unreadable:
-        return set()
-    finally:
-        queues.close()
+    return set()
 
 
 def database_plan(

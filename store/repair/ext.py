@@ -175,7 +175,6 @@ def _end_edit(file: MappedFile, begin: int, rest: bytes, newest: bool) -> Iterat
 def _head_edit(
     file: MappedFile, begin: int, data: bytes, start: int, size: int, wanted: ExpectedExt | None
 ) -> Iterator[Edit]:
-    """Yield the corrected head of a unit, if the head is wrong."""
     head = data[start : start + UNIT_BYTES_MIN]
     fields = HEAD.parse(head)
     fields |= {"bit_map": bytes(size - UNIT_BYTES_MIN)}  # both sizes follow from it

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -195,13 +196,11 @@ def _lmq_options(layout: Layout) -> Iterator[str]:
     paths += [edit.path for edit in carried_out(unfinished(layout.root, layout.journal))]
     lmq = any(path.startswith(f"{layout.consume_queue}/{LMQ_PREFIX}") for path in paths)
     if layout.queue_database is not None:
-        queues = RocksdbConsumeQueues.at(layout.queue_database)
         try:
-            lmq |= any(queue.topic.startswith(LMQ_PREFIX) for queue in queues)
+            with closing(RocksdbConsumeQueues.at(layout.queue_database)) as queues:
+                lmq |= any(queue.topic.startswith(LMQ_PREFIX) for queue in queues)
         except Unreadable:  # they are made from the log
             lmq = True
-        finally:
-            queues.close()
     if lmq:
         yield from (f"{name}=true" for name in LMQ_OPTIONS)
 

@@ -318,7 +318,6 @@ class _Stager:
         return folder
 
     def _stage_write(self, step: Step, edit: Edit, path: Path, folder: Path) -> Step:
-        """Store the bytes to overwrite and the new bytes."""
         total = hashlib.sha256()
         with self.files.create(folder / step.name("old")) as target:
             size = edit.length if edit.kind == "write" else None

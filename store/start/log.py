@@ -289,7 +289,6 @@ def _files_looked_at(profile: Profile, switches: Switches, *, in_entries: bool =
 
 
 def _first_record(snapshot: Snapshot, file: LoadedFile, profile: Profile, switches: Switches) -> _FirstRecord:
-    """Read the first record of a file."""
     assert file.entry is not None
     content, rules = snapshot.bytes_of(file.entry), profile.record
     in_entries = snapshot.layout.dledger is not None

@@ -167,7 +167,6 @@ def _load_queues(outcome: Outcome) -> Refusal | None:
 
 
 def _load_database(outcome: Outcome) -> Refusal | None:
-    """Open the RocksDB of queues, if the broker has one."""
     found = load_database(outcome.stores, outcome.snapshot)
     if isinstance(found, Refusal):
         return found

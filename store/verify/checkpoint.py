@@ -93,23 +93,18 @@ def times(context: VerifyContext) -> None:
     found = _checkpoint_file(context)
     if found is None:
         return
+    newest = max(context.log.newest, context.log.newest_dead)
     for name in _TIMES:
         value = getattr(found.values, name)
         if value < 0:
             context.findings.add("I-111", found.path, f"{name} is {value}")
-        elif context.log.complete and context.log.records and not context.live and value > _newest(context):
-            after_ms = value - _newest(context)
-            text = f"{name} is {after_ms} ms later than the newest message"
+        elif context.log.complete and context.log.records and not context.live and value > newest:
+            text = f"{name} is {value - newest} ms later than the newest message"
             usual = name == _INDEX_TIME and value <= (_newest_full(context) or 0)
             if usual:
                 text += ", and so are the full index files: the last messages that they name are lost"
             severity = Severity.WARNING if usual else None
             context.findings.add("I-111", found.path, text, severity=severity)
-
-
-def _newest(context: VerifyContext) -> int:
-    """Return the store time of the newest message, including messages that a start cut off."""
-    return max(context.log.newest, context.log.newest_dead)
 
 
 @after("I-112")
@@ -207,7 +202,6 @@ def far_behind(context: VerifyContext) -> None:
 def start_after_a_crash(context: VerifyContext) -> None:
     if not context.crashed or context.live:
         return
-
     start = start_of_recovery(context)
     if start is None:
         return

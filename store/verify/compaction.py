@@ -302,24 +302,28 @@ def full_files_are_closed(context: VerifyContext) -> None:
 
 @after("I-165")
 def compaction_is_not_ahead(context: VerifyContext) -> None:
-    path = context.store.layout.compaction_log.parent / POSITION_CHECKPOINT
-    file = read_if_there(path, "position-checkpoint")
+    file, reached = _positions(context)
     if file is None:
         return
     if file.problem is not None:
         text = f"cannot be read: {file.problem.reason}"
-        context.findings.add("I-165", path, text, offset=file.problem.position)
-    for record in file.records():
-        if record["type"] != "compaction_position":
-            continue
-        queue, offset = QueueId(record["topic"], record["queue_id"]), record["offset"]
+        context.findings.add("I-165", file.path, text, offset=file.problem.position)
+    for queue, offset in reached:
         if context.scope.topic not in (None, queue.topic) or not context.log.complete:
             continue
         bounds = queue_bounds(context, queue)
         end = bounds[1] if bounds is not None else 0
         if offset >= max(end, 1):
             text = f"compacted up to {offset}, the queue ends at {end}"
-            context.queue_finding("I-165", queue, path, text)
+            context.queue_finding("I-165", queue, file.path, text)
+
+
+def _positions(context: VerifyContext) -> tuple[ConfigFile | None, list[tuple[QueueId, int]]]:
+    """Return position-checkpoint, None without it, and the queue offsets up to which it says queues are compacted."""
+    path = context.store.layout.compaction_log.parent / POSITION_CHECKPOINT
+    file = read_if_there(path, "position-checkpoint")
+    rows = (row for row in (file.records() if file else ()) if row["type"] == "compaction_position")
+    return file, [(QueueId(row["topic"], row["queue_id"]), row["offset"]) for row in rows]
 
 
 @before("I-166")
@@ -335,13 +339,9 @@ def nothing_is_left_of_a_compaction(context: VerifyContext) -> None:
 
 @after("I-167")
 def keys_are_there_once(context: VerifyContext) -> None:
-    path = context.store.layout.compaction_log.parent / POSITION_CHECKPOINT
-    file = read_if_there(path, "position-checkpoint")
-    if file is None:
-        return
-    rows = (row for row in file.records() if row["type"] == "compaction_position")
-    upto = {QueueId(row["topic"], row["queue_id"]): row["offset"] for row in rows}
-    for queue in compacted_queues(context):
+    file, reached = _positions(context)
+    upto = dict(reached)
+    for queue in compacted_queues(context) if file is not None else ():
         records = queue.records
         done = records.queue_offset <= upto.get(queue.name, -1)
         keys = records.keys[done & (records.keys >= 0)]

@@ -264,7 +264,8 @@ class _Chains:
         """Report items whose `previous` is not the item before them in their slot."""
         impossible = cannot_follow(numbers, previous)
         if len(numbers) > _REPORTED_APART:
-            self._report_many(numbers, impossible)
+            self._report("I-096", numbers, impossible, lambda _: "its link does not lead to an older item")
+            self._report("I-097", numbers, ~impossible, lambda _: "its chain skips items")
             return
         for row in np.flatnonzero(impossible).tolist():
             self._report_not_older(int(numbers[row]), int(previous[row]))
@@ -276,11 +277,6 @@ class _Chains:
         for row in np.flatnonzero(expected > 0).tolist():
             text = f"it is in no chain: the link of item {numbers[row]} skips it"
             self._add("I-097", int(expected[row]), text)
-
-    def _report_many(self, numbers: Ints, impossible: Flags) -> None:
-        """Report many wrong links of a window in few findings."""
-        self._report("I-096", numbers, impossible, lambda _: "its link does not lead to an older item")
-        self._report("I-097", numbers, ~impossible, lambda _: "its chain skips items")
 
     def _report_not_older(self, number: int, link: int) -> None:
         if self._is_loop(number, link):

@@ -319,7 +319,8 @@ def no_abort(context: VerifyContext) -> None:
 def kind_of_queues(context: VerifyContext) -> None:
     layout, config = context.store.layout, context.store.config
     store_type = config.get("storeType")
-    topics = [e.name for e in list_entries(layout.consume_queue) if _has_queues(e)]
+    entries = (e for e in list_entries(layout.consume_queue) if e.directory)
+    topics = [e.name for e in entries if any(q.directory and q.name.isdigit() for q in list_entries(e.path))]
     alone = store_type == ROCKSDB_STORE_TYPE  # with any other value brokers read files (spec 7.14)
     if alone and topics:
         _report_unread_topics(context, topics, f"but storeType is {store_type}")
@@ -356,12 +357,6 @@ def _place_of_database(context: VerifyContext) -> None:
     if name in config and found not in (None, wanted):
         text = f"a RocksDB, but the configuration says {wanted.name}: a broker refuses to start"
         context.findings.add("I-010", found, text)
-
-
-def _has_queues(entry: DirectoryEntry) -> bool:
-    if not entry.directory:
-        return False
-    return any(e.directory and e.name.isdigit() for e in list_entries(entry.path))
 
 
 _OWNERS, _GROUPS, _OTHERS = (stat.S_IRUSR | stat.S_IWUSR, stat.S_IRGRP | stat.S_IWGRP, stat.S_IROTH | stat.S_IWOTH)

@@ -317,7 +317,6 @@ def _real_place(records: Records) -> Flags:
 
 
 def _without_tombstones(records: Records, rows: Ints) -> Ints:
-    """Return the rows without those of tombstones."""
     return rows[records.properties.find(LOST).length[rows] < 0] if len(rows) else rows
 
 

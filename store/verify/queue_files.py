@@ -23,7 +23,7 @@ from ..broker.topics import BATCH_QUEUES, QUEUE_TYPE
 from ..counted import counted
 from ..disk.broker_conf import ROCKSDB_STORE_TYPE
 from ..disk.byte_reader import noted
-from ..disk.file_queue import MappedFile, MappedFileQueue
+from ..disk.file_queue import MappedFileQueue
 from ..disk.layout import LARGEST_QUEUE_ID, queue_directories
 from ..errors import Missing
 from ..findings.catalogue import Severity
@@ -70,7 +70,9 @@ def _report_files_of_zeros(context: VerifyContext, queue: QueueId, files: Mapped
             continue
         if number < len(files.files) - 1:
             context.queue_finding("I-074", queue, file.path, "all zeros, but files follow: units are lost")
-        elif number and _ends_full(files, files.files[number - 1], unit_bytes):
+        elif number and files.read_file(full := files.files[number - 1], full.size - unit_bytes, unit_bytes).strip(
+            b"\0"
+        ):
             batches = unit_bytes == batch_consume_queue.UNIT_BYTES
             text = "all zeros behind a full file: a recovery counts its first unit"
             text += f"{', and the queue begins again at 0' if batches else ''} (B4)"
@@ -78,10 +80,6 @@ def _report_files_of_zeros(context: VerifyContext, queue: QueueId, files: Mapped
         elif number:
             text = "all zeros behind a file that is not full: no broker reads it"
             context.queue_finding("I-073", queue, file.path, text, severity=Severity.INFO)
-
-
-def _ends_full(files: MappedFileQueue, file: MappedFile, unit_bytes: int) -> bool:
-    return bool(files.read_file(file, file.size - unit_bytes, unit_bytes).strip(b"\0"))
 
 
 @before("I-076", "I-083")
@@ -152,18 +150,12 @@ def lmq_queues(context: VerifyContext) -> None:
         if not topic.directory or context.scope.topic not in (None, topic.name):
             continue
         for inner in list_entries(topic.path):
-            if inner.directory and not _is_number(inner.name) and _has_queue(inner.path):
+            if not inner.directory or (inner.name.isdecimal() and int(inner.name) <= LARGEST_QUEUE_ID):
+                continue
+            if any(entry.directory for entry in list_entries(inner.path)):
                 text = f"a queue named {topic.name}/{inner.name}: no broker finds it after a start (B12)"
                 severity = Severity.WARNING if made else Severity.ERROR
                 context.findings.add("I-078", inner.path, text, severity=severity, topic=topic.name)
-
-
-def _is_number(name: str) -> bool:
-    return name.isdecimal() and int(name) <= LARGEST_QUEUE_ID
-
-
-def _has_queue(path: str) -> bool:
-    return any(entry.directory for entry in list_entries(path))
 
 
 @after("I-077")

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 MODULES = {
     "commit_log": "log_chain log_order log_records log_system",
-    "consume_queue": "consume_queue queue_batches queue_files",
+    "consume_queue": "consume_queue queue_files",
     "index": "index_files index_log",
     "timer": "timer_log timer_wheel",
     "config": "config_files config_entries",
@@ -218,19 +218,18 @@ def _signature(store: StoreReader) -> list[tuple[str, int, int]]:
 def _run(context: VerifyContext, progress: Callable[[int], None] | None, jobs: int, done: Sequence[PartResult]) -> None:
     load_checks(context.groups)
     parts = parts_of(context)
+    alone = partial(_read_parts, context, parts, progress)
     if context.store.layout.rocksdb_queues:
         from .queue_state import copy_queues  # few stores have a RocksDB
 
         copy_queues(context)
     if (jobs == 1 and not done) or len(parts) != 1:
-        check_groups(context, partial(_read_parts, context, parts, progress))
+        check_groups(context, alone)
         return
     from .parallel import Beside
 
     with Beside(context, parts, jobs, done) as others:
-        beside = partial(others.run, LogPass(context), progress)
-        alone = partial(_read_parts, context, parts, progress)
-        check_groups(context, beside if others else alone)
+        check_groups(context, partial(others.run, LogPass(context), progress) if others else alone)
 
 
 def _read_parts(context: VerifyContext, parts: list[ReadRange], progress: Callable[[int], None] | None) -> None:

@@ -291,7 +291,9 @@ def start_beside(context: VerifyContext) -> Iterator[None]:
         return
     layout, version = context.store.layout, context.scope.broker_version
     asked = partial(predict, layout, version, proved_of(context), context.now_ms)
-    with beside(asked, worth=_worth_a_process(layout)) as start:
+    # another process is faster for a large log; it would have the limit of `at_rate` for itself
+    large = reading_rate() is None and layout.commit_log_files().size > _SMALL_BYTES
+    with beside(asked, worth=large) as start:
         context.start = start
         yield
 
@@ -308,13 +310,6 @@ def _without_prediction(layout: Layout) -> Iterator[Finding]:
             return
         except Refused as error:
             yield Finding.of("I-187", layout.root, f"recovery is not possible yet: {error}")
-
-
-def _worth_a_process(layout: Layout) -> bool:
-    """Return whether the log is so large that another process is faster than this one; it would have the limit of
-    `at_rate` for itself.
-    """
-    return reading_rate() is None and layout.commit_log_files().size > _SMALL_BYTES
 
 
 @after("I-180", "I-181", "I-182", "I-183", "I-184", "I-185", "I-186", "I-187", "I-188")

@@ -265,7 +265,7 @@ def slots_count_their_entries(context: VerifyContext) -> None:
 
 @of_timer("I-137")
 def no_message_waits_twice(context: VerifyContext) -> None:
-    """Of entries that are alike none is damaged: brokers file messages again. Of others one may name the wrong record."""
+    """Of entries that are alike none is damaged: brokers file messages again. One of others may name a wrong record."""
     files, found = timer_files(context), chains(context)
     entries = files.log.entries
     waits = entries.take(np.flatnonzero(found.reached & ~entries.deletes))

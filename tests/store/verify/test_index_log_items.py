@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from mqstore.formats.derive import dtype_of
 from mqstore.formats.index_file import ITEM
 from mqstore.store.index.read import WINDOW_ITEMS, Header, IndexFile
-from mqstore.store.verify.index_items import ItemCursor, Picked, key_of, surplus
+from mqstore.store.verify.index_log import ItemCursor, Picked, key_of, surplus
 
 from ...slices import examples
 
