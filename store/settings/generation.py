@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -210,9 +210,22 @@ class _Evidence:
         return any((part.ints("sys_flag") & int(flags)).any() for part in self.parts)
 
     @cached_property
+    def texts(self) -> list[list[bytes]]:
+        """The property texts of each of `parts`, without empty and torn ones."""
+        texts = (part.ragged("properties").tolist() for part in self.parts)
+        return [[text for text in each if text and b"\0" not in text] for each in texts]
+
+    @cached_property
     def properties(self) -> list[bytes]:
-        """The property texts of `parts`, without empty and torn ones."""
-        return [text for part in self.parts for text in _whole_texts(part)]
+        """The property texts of all `parts`."""
+        return [*chain.from_iterable(self.texts)]
+
+    @cached_property
+    def keys_twice(self) -> list[bool]:
+        """Of each of `parts`: whether records of batches have the property twice, as in 5.1 and 5.3 (B13)."""
+        name = UNIQ_KEY.encode()
+        item = ITEM_SEPARATOR + name
+        return [any(t.count(name) > 1 and (ITEM_SEPARATOR + t).count(item) > 1 for t in each) for each in self.texts]
 
     def has_name(self, *names: str) -> bool:
         """Whether some of `parts` have one of these properties."""
@@ -254,10 +267,6 @@ class _Evidence:
     def is_there(self, *names: str) -> str:
         """The first of some paths in the store that exists, else ""."""
         return next((name for name in names if (self.layout.root / name).exists()), "")
-
-
-def _whole_texts(records: Columns) -> list[bytes]:
-    return [text for text in records.ragged("properties").tolist() if text and b"\0" not in text]
 
 
 def _is_number(name: str) -> bool:
@@ -322,17 +331,6 @@ def _dledger(evidence: _Evidence) -> bool:
     return any(entry.directory and entry.name.startswith("dledger-") for entry in entries)
 
 
-def _keys_twice(texts: list[bytes]) -> bool:
-    """Whether records of batches have the property twice, as in 5.1 and 5.3 (B13)."""
-    name = ITEM_SEPARATOR + UNIQ_KEY.encode()
-    return any((ITEM_SEPARATOR + text).count(name) > 1 for text in texts)
-
-
-def _newest_keys_twice(evidence: _Evidence) -> bool:
-    """Looks at the last used log file only, since an earlier broker may have written the others."""
-    return _keys_twice([text for part in evidence.parts[-1:] for text in _whole_texts(part)])
-
-
 def _counts_puts(evidence: _Evidence) -> bool:
     """Up to 4.7.0 hash_slot_count counts the items, not the slots in use."""
     file = evidence.newest_index
@@ -379,7 +377,7 @@ _SIGNS_OF_5 = (
 SIGNS = (
     *_SIGNS_OF_5,
     _file("5.3", f"config/{transaction_metrics.FILE}", f"consumequeue/{ROCKSDB_CURRENT}", KV_STORE),
-    Sign("5.3", NEWEST, f"records have {CRC32}", lambda e: any(CRC32.encode() in text for text in e.properties)),
+    Sign("5.3", NEWEST, f"records have {CRC32}", lambda e: CRC32.encode() in b"\0".join(e.properties)),
     Sign("5.3", NEWEST, "properties end with a separator", _closed_5),
     _file("5.4", "rocksdbstore"),
     Sign("5.4", NEWEST, "tags are in the index", _tag_items),
@@ -393,8 +391,9 @@ SIGNS = (
     Sign("4.9", NEWEST, "there is a DLedger log", _dledger),
     Sign("4.9", NEWEST, "there are LMQs", _lmq_queues),
     Sign("4.9", "5.1", "properties end without a separator", lambda e: _ends(e, closed=False)),
-    Sign("5.1", NEWEST, f"records have {UNIQ_KEY} twice", lambda e: _keys_twice(e.properties)),
-    Sign("5.1", "5.4", f"records have {UNIQ_KEY} twice", _newest_keys_twice),
+    Sign("5.1", NEWEST, f"records have {UNIQ_KEY} twice", lambda e: any(e.keys_twice)),
+    # of the last used log file only, since an earlier broker may have written the others
+    Sign("5.1", "5.4", f"records have {UNIQ_KEY} twice", lambda e: any(e.keys_twice[-1:])),
     Sign("4.3", "4.9", "abort is empty", lambda e: _size(e.layout.abort) == 0),
     Sign("4.3", "4.9", "the index counts puts, not slots", _counts_puts),
     Sign("4.3", "4.9", f"topics.json has no {STATE_VERSION}", lambda e: e.topics_version == 4),
