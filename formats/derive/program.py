@@ -58,7 +58,8 @@ class Noting(NamedTuple):
 
     numbered: field whose distinct values are numbered. itemized: field of items with names. names: names to find in it;
     the values of the first `values` names are located. words, factor: of the word sums of the first name's values; no
-    sums if words is 0. apart: values are hashed unless they contain this byte; -1: no hashes. All are optional.
+    sums if words is 0. apart: values are hashed unless they contain this byte; -1: no hashes. later: fields that are
+    decoded when needed, besides those of `ChainRules`. All are optional.
     """
 
     numbered: str = ""
@@ -68,6 +69,7 @@ class Noting(NamedTuple):
     words: int = 0
     factor: int = 0
     apart: int = -1
+    later: frozenset[str] = frozenset()
 
 
 class Program(NamedTuple):

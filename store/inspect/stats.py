@@ -380,18 +380,18 @@ def _tally(group: Ints, span: int, added: Sequence[Ints], ended: Sequence[Ints])
 
 
 def _tally_natively(group: Ints, span: int, added: Sequence[Ints], ended: Sequence[Ints]) -> _Tally:
-    """Do the same as `_tally` in one pass of the kernel. rows: the first row of each group."""
+    """Do the same as `_tally` in one pass of the kernel. rows: the last row of each group."""
     sums = 1 + len(added)
     out = np.zeros((span, sums + 2 * len(ended)), np.int64)
     out[:, sums::2], out[:, sums + 1 :: 2] = NEVER_FIRST_MS, NEVER_LAST_MS
     arrays = (group, np.concatenate(added), np.concatenate(ended), out.reshape(-1))
     kernel.run(kernel.Operation.TALLY, arrays, (span,))
-    first = np.zeros(span, np.int64)
-    first[group[::-1]] = np.arange(len(group) - 1, -1, -1)
+    row = np.zeros(span, np.int64)
+    row[group] = np.arange(len(group))
     there = np.flatnonzero(out[:, 0])
     found = out[there].T
     ends = [*found[sums::2]], [*found[sums + 1 :: 2]]
-    return _Tally(first[there], found[0], [*found[1:sums]], *ends)
+    return _Tally(row[there], found[0], [*found[1:sums]], *ends)
 
 
 def _tallied(numbers: Ints, span: int) -> tuple[Ints, Ints]:

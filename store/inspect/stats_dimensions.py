@@ -87,7 +87,8 @@ def noting_of(by: Sequence[str]) -> Noting:
     """Return what a scan of the log has to note for these dimensions."""
     asked = [name for name, of in ((names.TAGS, "tag"), (names.PGROUP, "group")) if of in by]
     found = noting_values("properties", asked)
-    return NOTING_TOPICS if found is None else found._replace(numbered=NOTING_TOPICS.numbered)
+    how = NOTING_TOPICS
+    return how if found is None else found._replace(numbered=how.numbered, later=how.later)
 
 
 class DimensionColumns:

@@ -29,8 +29,9 @@ _POSITION_MAX = np.iinfo(np.int64).max
 #: Notes on topics and properties, for checks of the log, and for finding what records add to queues and index.
 NOTING = Noting("topic", "properties", NAMES, VALUES, WORDS, WORD_FACTOR - (1 << 64))
 NOTING_HASHES = NOTING._replace(apart=ord(KEY_SEPARATOR))
-#: Notes for counting records by topic.
-NOTING_TOPICS = Noting("topic")
+#: Notes for counting records by topic, without the fields that are not counted.
+_NOT_COUNTED = {"queue_offset", "prepared_transaction_offset", "born_timestamp", "born_host.port", "store_host.port"}
+NOTING_TOPICS = Noting("topic", later=frozenset(_NOT_COUNTED))
 #: The bytes that all magic codes of records begin with, so that one search finds them all.
 _MAGIC_PREFIX = MAGIC_V1.to_bytes(4, "big")[:3]
 assert all(magic.to_bytes(4, "big").startswith(_MAGIC_PREFIX) for magic in PLAIN.magics)
@@ -194,7 +195,10 @@ class PlainChain:
         """
         if not kernel.is_wanted() or window.end > _POSITION_MAX:  # a file can be named by any number
             return None
-        program = program_of(MESSAGE, IN_ENTRY if frame.payload else IN_FRAME)
+        rules = IN_ENTRY if frame.payload else IN_FRAME
+        if self.noting is not None:
+            rules = rules._replace(later=rules.later | self.noting.later)
+        program = program_of(MESSAGE, rules)
         return program and self._follow(program, window, frame, at, crc=crc, in_place=in_place)
 
     def _follow(

@@ -16,6 +16,7 @@ from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -84,7 +85,8 @@ class QueueReferences:
     @cached_property
     def known(self) -> bool:
         """Whether there are queues."""
-        return any(True for _ in self._queues)
+        directories = chain(self._readable, queue_directories(self._layout.batch_consume_queue))
+        return any(True for _ in directories)
 
     def has_unit(self, record: Batch) -> bool:
         """Whether the unit at the record's own queue and queue offset names the record's position; True if there is no
