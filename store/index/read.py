@@ -200,7 +200,9 @@ class IndexFile(Closing):
 
     @property
     def content_is_valid(self) -> bool:
-        """Whether slots name items; items have hashes, in the header's range, and point back. Raises UnreadableRange."""
+        """Whether slots name items; items have hashes, in the range of the header, and point back. Raises
+        UnreadableRange.
+        """
         import numpy as np
 
         with refusing():
