@@ -16,7 +16,7 @@ import numpy as np
 from .. import kernel
 from .columns import Columns, merge
 from .dtype import run_dtype
-from .layout import REST, Blob, Branch, Node, Number, PaddingBytes, is_fixed, nodes_of
+from .layout import REST, Blob, Branch, Field, Fixed, FixedBytes, Node, Number, nodes_of
 from .program import program_of
 from .ragged import Bytes, Ints, Ragged, overlapping
 from .scope import ExpressionScope
@@ -114,7 +114,6 @@ def _take(step: TakeBytes, buffer: Bytes, columns: Columns, bounds: Any) -> None
     blob = step.blob
     if step.prefix is not None:
         _gather(FixedRun(step.prefix, ()), buffer, columns, bounds)
-    assert not isinstance(blob.length, int)
 
     def look_up(path: str) -> Any:
         return bounds - columns.ends if path.endswith(REST) else columns[path]
@@ -128,7 +127,7 @@ def _take(step: TakeBytes, buffer: Bytes, columns: Columns, bounds: Any) -> None
     columns.set(blob.path, Ragged(buffer, at, length))
 
 
-def _lack(fields: tuple[Number | Blob, ...], buffer: Bytes, columns: Columns) -> None:
+def _lack(fields: tuple[Field, ...], buffer: Bytes, columns: Columns) -> None:
     count = len(columns)
     for field in fields:
         if isinstance(field, Number):
@@ -162,9 +161,9 @@ def _fork(step: Fork, buffer: Bytes, columns: Columns, bounds: Any) -> Columns:
 def _steps(nodes: tuple[Node, ...]) -> tuple[Step, ...]:
     """Compile nodes to steps; a condition is the last one, since the others depend on its outcome."""
     steps: list[Step] = []
-    fixed: list[Node] = []
+    fixed: list[Fixed] = []
     for number, node in enumerate(nodes, 1):
-        if is_fixed(node):
+        if isinstance(node, Fixed):
             fixed.append(node)
             continue
         if fixed:
@@ -172,24 +171,17 @@ def _steps(nodes: tuple[Node, ...]) -> tuple[Step, ...]:
             fixed = []
         if isinstance(node, Branch):
             return (*steps, Fork(node, nodes[number:]))
-        assert isinstance(node, Blob)
         steps.append(TakeBytes(node, run_dtype((node.prefix,)) if node.prefix else None))
     return (*steps, _fixed_run(tuple(fixed))) if fixed else tuple(steps)
 
 
-def _fixed_run(nodes: tuple[Node, ...]) -> FixedRun:
+def _fixed_run(nodes: tuple[Fixed, ...]) -> FixedRun:
     """A run of nodes. Strings of constant length are not gathered: they become holes of the dtype."""
-    plain: list[Node] = []
     blobs = []
     position = 0
     for node in nodes:
-        if isinstance(node, Blob):
-            assert isinstance(node.length, int)
-            blobs.append((node.path, position, node.length))
-            plain.append(PaddingBytes(node.length))
-            position += node.length
-        else:
-            assert isinstance(node, Number | PaddingBytes)
-            plain.append(node)
-            position += node.size
+        if isinstance(node, FixedBytes) and node.path:
+            blobs.append((node.path, position, node.size))
+        position += node.size
+    plain = (FixedBytes("", node.size) if isinstance(node, FixedBytes) else node for node in nodes)
     return FixedRun(run_dtype(tuple(plain)), tuple(blobs))

@@ -8,7 +8,7 @@ from typing import Any
 import construct as c
 import numpy as np
 
-from .layout import Blob, Node, Number, PaddingBytes, UnsupportedSchema, nodes_of
+from .layout import Fixed, Node, Number, UnsupportedSchema, nodes_of
 
 
 @lru_cache(maxsize=256)
@@ -28,18 +28,14 @@ def run_dtype(nodes: tuple[Node, ...]) -> np.dtype[Any]:
     offsets: list[int] = []
     position = 0
     for node in nodes:
-        if isinstance(node, Number):
-            names.append(node.path)
-            formats.append((node.code, (node.count,)) if node.count is not None else node.code)
-            offsets.append(position)
-            position += node.size
-        elif isinstance(node, Blob) and isinstance(node.length, int):
-            names.append(node.path)
-            formats.append(f"V{node.length}")
-            offsets.append(position)
-            position += node.length
-        elif isinstance(node, PaddingBytes):
-            position += node.size
-        else:
+        if not isinstance(node, Fixed):
             raise UnsupportedSchema("not of fixed size")
+        if isinstance(node, Number):
+            formats.append((node.code, (node.count,)) if node.count is not None else node.code)
+        elif node.path:
+            formats.append(f"V{node.size}")
+        if node.path:
+            names.append(node.path)
+            offsets.append(position)
+        position += node.size
     return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": position})

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .dtype import run_dtype
-from .layout import Blob, Branch, Node, Number, PaddingBytes, fields_of, nodes_of
+from .layout import Blob, Branch, Field, FixedBytes, Node, Number, fields_of, nodes_of
 from .ragged import Bytes, Ints, Ragged, overlapping, ragged_copy
 from .scope import ExpressionScope
 
@@ -149,11 +149,11 @@ def _linked(nodes: tuple[Node, ...]) -> dict[str, Number]:
 def _sizes(line: tuple[Node, ...], table: _RecordColumns) -> Ints:
     fixed, lengths = 0, []
     for node in line:
-        if isinstance(node, Blob):
+        assert not isinstance(node, Branch)
+        if isinstance(node, Blob) or (node.path and isinstance(node, FixedBytes)):
             lengths.append(_lengths(node, table))
-            fixed += node.prefix.size if node.prefix else 0
+            fixed += node.prefix.size if isinstance(node, Blob) and node.prefix else 0
         else:
-            assert isinstance(node, Number | PaddingBytes)
             fixed += node.size
     total = np.full(table.count, fixed, np.int64)
     for length in lengths:
@@ -161,11 +161,11 @@ def _sizes(line: tuple[Node, ...], table: _RecordColumns) -> Ints:
     return total
 
 
-def _lengths(blob: Blob, table: _RecordColumns) -> int | Ints:
-    constant = table.constant(blob.path)
-    lengths: int | Ints = table[blob.path].length if constant is None else len(constant)
-    if isinstance(blob.length, int) and np.any(lengths != blob.length):
-        raise ValueError(f"{blob.path}: needs {blob.length} bytes each")
+def _lengths(string: Field, table: _RecordColumns) -> int | Ints:
+    constant = table.constant(string.path)
+    lengths: int | Ints = table[string.path].length if constant is None else len(constant)
+    if isinstance(string, FixedBytes) and np.any(lengths != string.size):
+        raise ValueError(f"{string.path}: needs {string.size} bytes each")
     return lengths
 
 
@@ -191,13 +191,8 @@ def _write(line: tuple[Node, ...], table: _RecordColumns, out: Bytes, starts: In
         ahead = 0
 
     for node in line:
-        if isinstance(node, Blob) and isinstance(node.length, int):
-            same = table.constant(node.path) is not None
-            if not same:
-                strings.append((at + ahead, table[node.path]))
-            run.append(node if same else PaddingBytes(node.length))
-            ahead += node.length
-        elif isinstance(node, Blob):
+        assert not isinstance(node, Branch)
+        if isinstance(node, Blob):
             if node.prefix is not None:
                 run.append(node.prefix)
                 ahead += node.prefix.size
@@ -205,10 +200,12 @@ def _write(line: tuple[Node, ...], table: _RecordColumns, out: Bytes, starts: In
             string = table[node.path]
             ragged_copy(out, at, string)
             at = at + string.length
-        else:
-            assert isinstance(node, Number | PaddingBytes)
-            run.append(node)
-            ahead += node.size
+            continue
+        if isinstance(node, FixedBytes) and node.path and table.constant(node.path) is None:
+            strings.append((at + ahead, table[node.path]))
+            node = FixedBytes("", node.size)
+        run.append(node)
+        ahead += node.size
     flush()
 
 
@@ -222,7 +219,7 @@ def _records(nodes: tuple[Node, ...], table: _RecordColumns, total: Ints) -> npt
                 common[node.path] = _fitting(node, np.array([table.constant(node.path)]))
             else:
                 varying.append(node)
-        elif isinstance(node, Blob):
+        elif isinstance(node, FixedBytes) and node.path:
             common[node.path] = np.void(table.constant(node.path))
     records: npt.NDArray[Any] = np.empty(table.count, common.dtype)
     # copied as plain bytes, which is fast and lets other threads run meanwhile

@@ -44,18 +44,20 @@ class Number:
 
 
 @dataclass(frozen=True, eq=False)
-class PaddingBytes:
-    """Padding: `size` bytes without a name."""
+class FixedBytes:
+    """Bytes of constant length; padding has no name."""
 
+    path: str
     size: int
+    doc: str = ""
 
 
 @dataclass(frozen=True, eq=False)
 class Blob:
-    """Bytes whose length is a constant or an expression over earlier fields."""
+    """Bytes whose length is an expression over earlier fields."""
 
     path: str
-    length: int | Expression
+    length: Expression
     doc: str
     scope: str
     #: The number that holds the length, if it has no name of its own (construct's Prefixed).
@@ -71,12 +73,15 @@ class Branch:
     yes: tuple[Node, ...]
     no: tuple[Node, ...]
 
-    def lacking(self, outcome: bool) -> tuple[Number | Blob, ...]:
+    def lacking(self, outcome: bool) -> tuple[Field, ...]:
         """Fields that only the other outcome has, in byte order."""
         return _lacking(self)[outcome]
 
 
-Node = Number | PaddingBytes | Blob | Branch
+Fixed = Number | FixedBytes
+"""Nodes of constant size."""
+Field = Fixed | Blob
+Node = Field | Branch
 
 #: Name under which a scope has the number of remaining bytes.
 REST = "#rest"
@@ -106,7 +111,7 @@ def _walk(sub: Any, path: str, scope: str, doc: str, rebuild: Expression | None)
     elif isinstance(sub, c.Struct):
         yield from _struct(sub, path)
     elif isinstance(sub, c.Bytes):
-        yield Blob(path, sub.length, doc, scope)
+        yield Blob(path, sub.length, doc, scope) if callable(sub.length) else FixedBytes(path, sub.length, doc)
     elif isinstance(sub, c.IfThenElse):
         yield Branch(
             _as_expression(sub.condfunc),
@@ -123,7 +128,7 @@ def _walk(sub: Any, path: str, scope: str, doc: str, rebuild: Expression | None)
     elif isinstance(sub, c.Padded):
         inner = tuple(_walk(sub.subcon, path, scope, doc, rebuild))
         yield from inner
-        yield PaddingBytes(sub.sizeof() - sum(_size_of(node) for node in inner))
+        yield FixedBytes("", sub.sizeof() - sum(_size_of(node) for node in inner))
     elif isinstance(sub, c.Rebuild):
         yield from _walk(sub.subcon, path, scope, doc, _as_expression(sub.func))
     elif type(sub).__name__ in _NO_BYTES:
@@ -137,7 +142,7 @@ def _walk(sub: Any, path: str, scope: str, doc: str, rebuild: Expression | None)
 
 
 @lru_cache(maxsize=1024)
-def _lacking(branch: Branch) -> tuple[tuple[Number | Blob, ...], tuple[Number | Blob, ...]]:
+def _lacking(branch: Branch) -> tuple[tuple[Field, ...], tuple[Field, ...]]:
     """(fields that the `no` side lacks, fields that the `yes` side lacks)."""
     yes = {field.path: field for field in fields_of(branch.yes)}
     no = {field.path: field for field in fields_of(branch.no)}
@@ -147,16 +152,14 @@ def _lacking(branch: Branch) -> tuple[tuple[Number | Blob, ...], tuple[Number | 
     )
 
 
-def fields_of(nodes: tuple[Node, ...]) -> Iterator[Number | Blob]:
+def fields_of(nodes: tuple[Node, ...]) -> Iterator[Field]:
     """Yield the named fields of both outcomes of every condition, in byte order."""
     for node in nodes:
         if isinstance(node, Branch):
             yield from fields_of(node.yes)
             yield from fields_of(node.no)
-        elif isinstance(node, Number):
-            yield node
-        elif isinstance(node, Blob):
-            if node.prefix is not None:
+        elif node.path:
+            if isinstance(node, Blob) and node.prefix is not None:
                 yield node.prefix
             yield node
 
@@ -167,12 +170,12 @@ def _as_expression(value: Any) -> Expression:
     return lambda _context: value
 
 
-def _number(sub: Any, path: str, scope: str, doc: str, rebuild: Expression | None) -> Number | PaddingBytes:
+def _number(sub: Any, path: str, scope: str, doc: str, rebuild: Expression | None) -> Fixed:
     # the width comes from sizeof: construct's ">l" is four bytes, numpy's may be eight
     endian, letter = sub.fmtstr[0], sub.fmtstr[1:]
     code = ("<" if endian == "<" else ">") + _FORMATS[letter]
     if not path:
-        return PaddingBytes(sub.sizeof())
+        return FixedBytes("", sub.sizeof())
     return Number(path, code, sub.sizeof(), doc, scope, rebuild)
 
 
@@ -181,7 +184,7 @@ def _struct(sub: Any, path: str) -> Iterator[Node]:
     for member in sub.subcons:
         name = f"{prefix}{member.name}" if member.name else ""
         for node in _walk(member, name, prefix, "", None):
-            yield PaddingBytes(_size_of(node)) if not member.name and isinstance(node, Blob) else node
+            yield FixedBytes("", _size_of(node)) if not member.name and isinstance(node, Blob | FixedBytes) else node
 
 
 def _switch(sub: Any, path: str, scope: str, doc: str, rebuild: Expression | None) -> Iterator[Node]:
@@ -239,16 +242,9 @@ def _unwrap(sub: Any) -> Any:
 
 def _size_of(node: Node) -> int:
     """Bytes of a node of constant size. Raises UnsupportedSchema for others."""
-    if isinstance(node, Number | PaddingBytes):
+    if isinstance(node, Fixed):
         return node.size
-    if isinstance(node, Blob) and isinstance(node.length, int):
-        return node.length
     raise UnsupportedSchema("not of constant size")
-
-
-def is_fixed(node: Node) -> bool:
-    """Whether the node has a constant size and no condition."""
-    return isinstance(node, Number | PaddingBytes) or (isinstance(node, Blob) and isinstance(node.length, int))
 
 
 def minimum_bytes(schema: c.Construct[Any, Any]) -> int:
@@ -259,10 +255,10 @@ def minimum_bytes(schema: c.Construct[Any, Any]) -> int:
         for node in nodes:
             if isinstance(node, Branch):
                 total += min(least(node.yes), least(node.no))
-            elif isinstance(node, Blob) and not isinstance(node.length, int):
+            elif isinstance(node, Blob):
                 total += node.prefix.size if node.prefix else 0
             else:
-                total += _size_of(node)
+                total += node.size
         return total
 
     return least(nodes_of(schema))
@@ -272,7 +268,7 @@ def offset_of(schema: c.Construct[Any, Any], path: str) -> int:
     """Byte offset of a field at a constant place. Raises KeyError, UnsupportedSchema."""
     position = 0
     for node in nodes_of(schema):
-        if isinstance(node, Number | Blob) and node.path == path:
+        if not isinstance(node, Branch) and node.path == path:
             return position
         position += _size_of(node)
     raise KeyError(path)

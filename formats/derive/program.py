@@ -16,7 +16,7 @@ import numpy as np
 
 from .. import kernel
 from .columns import Columns
-from .layout import REST, Blob, Branch, Node, Number, PaddingBytes, UnsupportedSchema, is_fixed, nodes_of
+from .layout import REST, Blob, Branch, Fixed, FixedBytes, Node, Number, UnsupportedSchema, nodes_of
 from .ragged import Bytes, Flags, Ints, Ragged, StringNotes
 from .scope import ExpressionScope
 
@@ -238,15 +238,15 @@ class _TableMaker:
             if isinstance(node, Branch):
                 self.name(node.yes)
                 self.name(node.no)
-            elif isinstance(node, Blob):
-                if node.prefix is not None:
-                    self._add(node.prefix.path, 1)
-                self._add(node.path, 2)
-                self.strings.add(node.path)
             elif isinstance(node, Number):
                 if node.count is not None or node.code[1] not in "iu" or node.code[1:] == "u8":
                     raise UnsupportedSchema(f"{node.path}: {node.code}")
                 self._add(node.path, 1)
+            elif node.path:
+                if isinstance(node, Blob) and node.prefix is not None:
+                    self._add(node.prefix.path, 1)
+                self._add(node.path, 2)
+                self.strings.add(node.path)
 
     def _add(self, path: str, width: int) -> None:
         if path in self._skip:
@@ -258,9 +258,9 @@ class _TableMaker:
     def rows(self, nodes: Iterable[Node]) -> list[list[int]]:
         """The rows of nodes; adjacent nodes of constant size become one run."""
         rows: list[list[int]] = []
-        fixed: list[Node] = []
+        fixed: list[Fixed] = []
         for node in nodes:
-            if is_fixed(node):
+            if isinstance(node, Fixed):
                 fixed.append(node)
                 continue
             rows += self._run(fixed)
@@ -268,22 +268,18 @@ class _TableMaker:
             if isinstance(node, Branch):
                 rows += self._branch(node)
             else:
-                assert isinstance(node, Blob)
                 rows += self._blob(node)
         return rows + self._run(fixed)
 
-    def _run(self, nodes: list[Node]) -> list[list[int]]:
+    def _run(self, nodes: list[Fixed]) -> list[list[int]]:
         rows: list[list[int]] = []
         at = 0
         for node in nodes:
-            if isinstance(node, Blob):
-                assert isinstance(node.length, int)
-                if node.path in self.columns:
-                    rows.append([_Step.FIXED, self.columns[node.path], at, node.length])
-                at += node.length
-                continue
-            assert isinstance(node, Number | PaddingBytes)
-            if isinstance(node, Number) and node.path in self.columns:
+            if node.path not in self.columns:
+                pass
+            elif isinstance(node, FixedBytes):
+                rows.append([_Step.FIXED, self.columns[node.path], at, node.size])
+            else:
                 signed, little = node.code[1] == "i", node.code[0] == "<"
                 rows.append([_Step.NUMBER, self.columns[node.path], at, node.size, signed, little])
             at += node.size
@@ -305,7 +301,6 @@ class _TableMaker:
 
     def _blob(self, node: Blob) -> list[list[int]]:
         rows = self._run([node.prefix]) if node.prefix is not None else []
-        assert not isinstance(node.length, int)
         length = node.length(ExpressionScope(self._symbol, node.scope))
         if not isinstance(length, _Symbol):
             raise UnsupportedSchema(f"not a plain length: {node.length!r}")

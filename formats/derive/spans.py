@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import construct as c
 
-from .layout import REST, Blob, Branch, Node, Number, PaddingBytes, nodes_of
+from .layout import REST, Blob, Fixed, Node, Number, nodes_of
 from .scope import ExpressionScope
 
 
@@ -49,24 +49,19 @@ class _Walker:
 
     def walk(self, nodes: tuple[Node, ...]) -> None:
         for node in nodes:
-            if isinstance(node, Number):
-                self._take(node.size, node.path, node.doc, node)
-            elif isinstance(node, PaddingBytes):
-                self._take(node.size, "", "", None)
+            if isinstance(node, Fixed):
+                self._take(node.size, node.path, node.doc, node if isinstance(node, Number) else None)
             elif isinstance(node, Blob):
                 if node.prefix is not None:
                     self._take(node.prefix.size, node.prefix.path, "", node.prefix)
                 self._take(self._length(node), node.path, node.doc, None)
             else:
-                assert isinstance(node, Branch)
                 wanted = node.condition(ExpressionScope(self._values.__getitem__, node.scope))
                 for field in node.lacking(bool(wanted)):
                     self._values[field.path] = 0 if isinstance(field, Number) else b""
                 self.walk(node.yes if wanted else node.no)
 
     def _length(self, blob: Blob) -> int:
-        if isinstance(blob.length, int):
-            return blob.length
         self._values[blob.scope + REST] = len(self._stream.getbuffer()) - self.at
         return int(blob.length(ExpressionScope(self._values.__getitem__, blob.scope)))
 

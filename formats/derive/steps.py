@@ -11,7 +11,7 @@ from typing import Any
 
 import construct as c
 
-from .layout import Blob, Branch, Expression, Node, Number, PaddingBytes, UnsupportedSchema, minimum_bytes, nodes_of
+from .layout import Blob, Branch, Expression, FixedBytes, Node, Number, UnsupportedSchema, minimum_bytes, nodes_of
 
 Step = tuple[Any, ...]
 _LETTERS = {
@@ -44,7 +44,7 @@ def _steps(nodes: tuple[Node, ...]) -> tuple[Step, ...]:
         if isinstance(node, Branch):
             field, operator, number = _condition(node)
             steps.append(("if", field, operator, number, _steps(node.yes), _steps(node.no)))
-        elif isinstance(node, Blob) and node.prefix is None and callable(node.length):
+        elif isinstance(node, Blob) and node.prefix is None:
             steps.append(("bytes", node.path, node.scope + _named(node.length)))
         else:
             raise UnsupportedSchema(f"no plain step for {node}")
@@ -56,11 +56,7 @@ def _constant(node: Node) -> tuple[str, str] | None:
     if isinstance(node, Number) and node.count is None and node.code.startswith((">", "|")):
         letter = _LETTERS.get(node.code[1:])
         return None if letter is None else (letter, node.path)
-    if isinstance(node, Blob) and isinstance(node.length, int):
-        return f"{node.length}s", node.path
-    if isinstance(node, PaddingBytes):
-        return f"{node.size}x", ""
-    return None
+    return (f"{node.size}{'s' if node.path else 'x'}", node.path) if isinstance(node, FixedBytes) else None
 
 
 def _fields(run: list[tuple[str, str]]) -> list[Step]:

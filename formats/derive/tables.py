@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import construct as c
 
-from .layout import Blob, Branch, Node, Number, nodes_of
+from .layout import Blob, Branch, FixedBytes, Node, Number, nodes_of
 
 
 class ByteTableRow(NamedTuple):
@@ -42,19 +42,17 @@ def _rows(nodes: tuple[Node, ...], base: list[int], added: list[str]) -> Iterato
             yield ByteTableRow(offset, node.code[1:] + count, node.path, node.doc)
             base[0] += node.size
         elif isinstance(node, Blob):
-            fixed = node.length if isinstance(node.length, int) else None
             if node.prefix is not None:
                 yield ByteTableRow(offset, node.prefix.code[1:], f"(length of {node.path})", "")
                 base[0] += node.prefix.size
                 offset = " + ".join([str(base[0]), *added])
-            yield ByteTableRow(offset, str(fixed) if fixed is not None else "…", node.path, node.doc)
-            if fixed is None:
-                added.append(f"|{node.path}|")
-            else:
-                base[0] += fixed
+            yield ByteTableRow(offset, "…", node.path, node.doc)
+            added.append(f"|{node.path}|")
         elif isinstance(node, Branch):
             yield from _branch_rows(node, base, added)
         else:
+            if node.path:
+                yield ByteTableRow(offset, str(node.size), node.path, node.doc)
             base[0] += node.size
 
 
@@ -92,9 +90,10 @@ def _collect(nodes: tuple[Node, ...], found: dict[str, Column], optional: bool) 
     for node in nodes:
         if isinstance(node, Number):
             found.setdefault(node.path, Column(node.path, node.code[1:], node.doc, optional))
-        elif isinstance(node, Blob):
-            found.setdefault(node.path, Column(node.path, "bytes", node.doc, optional))
-        elif isinstance(node, Branch):
+        elif isinstance(node, Blob | FixedBytes):
+            if node.path:
+                found.setdefault(node.path, Column(node.path, "bytes", node.doc, optional))
+        else:
             yes: dict[str, Column] = {}
             no: dict[str, Column] = {}
             _collect(node.yes, yes, optional)
