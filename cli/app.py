@@ -129,7 +129,6 @@ def _interrupted(stopped: BaseException) -> int:
 
 
 def _notes(error: BaseException) -> list[str]:
-    """The notes of an exception: what was left behind."""
     return getattr(error, "__notes__", [])
 
 
@@ -190,7 +189,6 @@ def end_as_ctrl_c() -> None:
 
 
 def main() -> None:
-    """Entry point of the program `mqstore`."""
     _keep_standard_streams()
     end_as_ctrl_c()
     # numpy's OpenBLAS would start threads that spin, for products of matrices, which nothing here needs

@@ -26,7 +26,6 @@ class NumberedRows(NamedTuple):
     batch: pa.RecordBatch
 
     def some(self, kept: Flags) -> NumberedRows:
-        """The rows where `kept` is true."""
         import pyarrow as pa
 
         return NumberedRows(self.numbers[kept], self.batch.filter(pa.array(kept)))

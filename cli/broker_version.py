@@ -20,7 +20,6 @@ def parse_version(text: str) -> str:
 
 
 def warn_of_nearest_version(version: str | None, common: Common) -> None:
-    """Warn if a version has no profile of its own and the nearest one is used."""
     if version is None:
         return
     from ..store.broker.profiles import is_exact, profile_of

@@ -69,8 +69,6 @@ class BrowseView(ABC):
 
 
 class TopicsView(BrowseView):
-    """All topics of the store."""
-
     columns = ("share", "bytes", "messages", "queues", "behind", "topic")
 
     def lines(self) -> list[Line]:
@@ -92,8 +90,6 @@ class TopicsView(BrowseView):
 
 
 class QueuesView(BrowseView):
-    """The queues of a topic."""
-
     columns = ("share", "bytes", "messages", "first", "end", "behind", "queue")
 
     def __init__(self, browser: Browser, utc: bool, topic: str) -> None:
@@ -172,7 +168,6 @@ def _usage_cells(usage: Usage, all_bytes: int) -> list[Text]:
 
 
 def _lag_and_name(usage: Usage, name: str) -> list[Text]:
-    """Cells of the largest lag of a group, and of the name."""
     behind = _mark(f"{usage.behind:,}") if usage.behind else Text("")
     behind.justify = "right"
     return [behind, Text(escape(name))]
@@ -211,7 +206,6 @@ def body_text(message: Message, form: str) -> str:
 
 
 def fields_text(message: Message, utc: bool) -> str:
-    """All fields and properties, one per line, escaped."""
     found = message.to_json()
     properties = found.pop("properties", {})
     for name in ("type", "body", "body_base64", "keys", "tags", "unique_key"):
@@ -440,14 +434,12 @@ class BrowserApp(App[None]):
             await self._refresh(anew=True)
 
     async def action_sort(self) -> None:
-        """Sort topics by the next of bytes, messages, lag, name."""
         view = self._views[-1] if self._views else None
         if isinstance(view, TopicsView):
             view.sort = _SORTS[(_SORTS.index(view.sort) + 1) % len(_SORTS)]
             await self._refresh()
 
     def action_body(self) -> None:
-        """Show the body in the next of its forms."""
         if self._message is not None:
             self._form = (self._form + 1) % len(_BODIES)
             self._show_message()

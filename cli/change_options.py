@@ -29,7 +29,6 @@ FollowLinks = Annotated[bool, Option("--follow-links", help="Allow directories o
 
 
 def can_ask() -> bool:
-    """Whether somebody can be asked: stdin and stderr are a terminal."""
     return is_terminal(sys.stdin) and is_terminal(sys.stderr)
 
 
@@ -59,7 +58,6 @@ class Change(Options):
 
     @property
     def asks(self) -> bool:
-        """Whether the plan has to be confirmed."""
         return self.apply and not self.yes
 
     def open(self, store: Path, common: Common) -> Layout:
@@ -79,7 +77,6 @@ class Change(Options):
         return layout
 
     def given(self, broker_version: str | None, common: Common) -> Given:
-        """The options that a proposed command repeats."""
         return common.given(broker_version, self.journal, self.follow_links)
 
 

@@ -43,7 +43,6 @@ class Command(TyperCommand):
     """A command that also accepts old spellings of its options, and lists common options last in its help."""
 
     def make_parser(self, ctx: Any) -> Any:
-        """The parser of a command line, with the old spellings as hidden options."""
         parser = super().make_parser(ctx)
         taken = options_of(self)
         for parameter in self.params:
@@ -89,11 +88,9 @@ class AllCommands(CommandGroup):
     summaries: Mapping[str, str]
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """The names, in the order of `mqstore --help`."""
         return list(self.summaries)
 
     def get_command(self, ctx: Any, cmd_name: str) -> TyperCommand | TyperGroup | None:
-        """Import one command."""
         if cmd_name not in self.summaries:
             return None
         if cmd_name not in self.commands:
@@ -185,7 +182,6 @@ def _of_typer(parameter: Parameter) -> inspect.Parameter:
 
 
 def options_of(command: Any) -> set[str]:
-    """Every option of a command as it is typed, short and long."""
     return {name for p in command.params for name in (*p.opts, *p.secondary_opts)}
 
 

@@ -40,8 +40,6 @@ class Parameter(NamedTuple):
 
 
 class _Member(NamedTuple):
-    """An option of a group, and its default."""
-
     option: Option
     default: Any
 
@@ -52,7 +50,6 @@ def option(*names: str, default: Any = None, **settings: Any) -> Any:
 
 
 def flag(*names: str, help: str) -> Any:
-    """An option of a group that is on or off; off by default."""
     return option(*names, default=False, help=help)
 
 
@@ -82,7 +79,6 @@ class Options:
 
     @classmethod
     def parameters(cls) -> Iterator[Parameter]:
-        """The declared options, in order."""
         hints = get_type_hints(cls, include_extras=True)
         for name in cls.__annotations__:
             annotation = Annotated[hints[name], cls._options[name]] if name in cls._options else hints[name]
@@ -114,8 +110,6 @@ Format = StrEnum("Format", "TEXT JSON NDJSON CSV")
 
 
 class Exit(Exception):
-    """Ends a command with an exit code."""
-
     def __init__(self, exit_code: int = 0) -> None:
         super().__init__(exit_code)
         self.exit_code = exit_code

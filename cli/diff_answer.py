@@ -88,7 +88,6 @@ class Sides:
         return {name for name, pair in self.pairs.items() if not ranges.keys().isdisjoint(pair)}
 
     def found(self, rows: Sequence[Mapping[str, Any]], unsound: Unsound) -> None:
-        """Keep the result of the comparison of messages."""
         self.rows, self.unsound = rows, unsound
 
 

@@ -85,7 +85,6 @@ def dump(
 def _chunks(
     what: Recognised, at: int | None, raw: bool, selection: Selection, common: Common
 ) -> Iterator[Chunk | DumpedRecords]:
-    """The chunks of the commit log, or of any other kind."""
     from ..store.errors import InvalidInput
     from .dump_log import KINDS, commit_log
     from .file_kinds import file_kind
@@ -159,15 +158,12 @@ def _ndjson(chunks: Iterator[Chunk | DumpedRecords], count: int | None) -> Itera
 
 
 class _Damage:
-    """Counts the damaged ranges that pass through, for one line at the end."""
-
     def __init__(self) -> None:
         self.ranges = 0
         self.bytes = 0
         self.first: Record = {}
 
     def passed(self, chunks: Iterable[Chunk | DumpedRecords]) -> Iterator[Chunk | DumpedRecords]:
-        """Pass the chunks on, counting damage."""
         from .file_kinds.chunks import NonRecordRange
 
         for chunk in chunks:

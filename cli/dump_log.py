@@ -97,7 +97,6 @@ def commit_log(
 def _items(
     log: CommitLog, what: Recognised, at: int | None, raw: bool, selection: Selection, progress: Progress
 ) -> Iterator[Chunk | DumpedRecords]:
-    """The batches and ranges of one log that are wanted."""
     from ..store.log.commit_log import Batch
 
     asks = selection.asks
@@ -141,7 +140,6 @@ def open_logs(what: Recognised, common: Common) -> list[CommitLog]:
 
 
 def open_log(what: Recognised, common: Common) -> CommitLog:
-    """The log at a path: of a store, of a directory, or one file."""
     from ..formats.commit_log import DLEDGER, PLAIN
     from ..store.disk.layout import Layout
     from ..store.inspect.recognise import DLEDGER_DATA, STORE

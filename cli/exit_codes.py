@@ -10,8 +10,6 @@ if TYPE_CHECKING:
 
 
 class ExitCode(IntEnum):
-    """The exit code of a command."""
-
     DONE = 0
     NO = 1
     USAGE = 2
@@ -39,13 +37,11 @@ MEANINGS = {
 
 
 def exit_code_of_status(status: Status) -> ExitCode:
-    """The exit code for the verdict on a store, for every command."""
     codes = {"clean": ExitCode.DONE, "unclean": ExitCode.UNCLEAN, "damaged": ExitCode.NO}
     return codes[status.value]
 
 
 def exit_code_of(error: BaseException) -> ExitCode:
-    """The exit code for an error that ended a command."""
     from ..store import errors
 
     if isinstance(error, KeyboardInterrupt):

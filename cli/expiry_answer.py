@@ -28,8 +28,6 @@ _WHY = {
 
 
 class ExpiryOptions(Options):
-    """The options of `--expires`."""
-
     expires: bool = flag("--expires", help="Which files are deleted next, when the disk is full, who loses what.")
     within: str | None = option("--within", metavar="SPAN", help="--expires: how far to look ahead (default: 7d).")
     trend: str | None = option(

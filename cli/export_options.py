@@ -43,8 +43,6 @@ FileCompression = StrEnum("FileCompression", "ZSTD SNAPPY GZIP LZ4 NONE")
 
 
 class ExportOptions(Options):
-    """What is exported, and how the files are written."""
-
     body: BodyOption = option(
         "--body", default=BodyOption.PLAIN, help="plain: decompressed; stored: as stored; none: no bodies."
     )

@@ -17,7 +17,6 @@ _LABEL = 28
 
 
 def summary(what: Recognised, common: Common) -> dict[str, Any]:
-    """The kind, the reason for it, the size, and the content."""
     files = [what.path] if what.path.is_file() else [child for child in what.path.rglob("*") if child.is_file()]
     return {
         "type": "file",

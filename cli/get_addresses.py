@@ -32,8 +32,6 @@ class _Line(NamedTuple):
 
 
 class _Answer(NamedTuple):
-    """The message at an address, or why there is none."""
-
     line: _Line
     found: FoundMessage | NotFound
 

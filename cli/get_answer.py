@@ -192,7 +192,6 @@ def _if_wanted(store: StoreReader, message: Message, selection: Selection) -> It
 
 
 def answer_offset_at(path: Path, question: GetQuestion, time: str, common: Common) -> None:
-    """Print the queue offset that a broker returns for a time."""
     topic, queue_id = question.conditions.topic, question.conditions.queue
     if topic is None or queue_id is None:
         raise InvalidInput("--offset-at needs --topic and --queue")
@@ -223,7 +222,6 @@ def print_found(
     common: Common,
     output: Output | None = None,
 ) -> None:
-    """Print messages as they arrive, in the format of the output."""
     with output or common.open_output() as out:
         if out.format == "body":
             for one in found:

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 
 class Views(Options):
-    """Which views over the messages of a broker's own topics are printed."""
-
     delays: bool = flag("--delays", help="Messages that wait in each delay level, and when they fire.")
     timers: bool = flag("--timers", help="Timer messages: when due; delivered, cancelled, lost.")
     retries: bool = flag("--retries", help="Retries and dead letters by group and topic.")
@@ -26,7 +24,6 @@ class Views(Options):
 
     @property
     def names(self) -> list[str]:
-        """The views that were asked for."""
         flags = (name for name in type(self).__annotations__ if name != "now")
         return [name for name in flags if getattr(self, name)]
 

@@ -18,12 +18,10 @@ _DELETE = "\x7f"
 
 
 def dumps(value: Any) -> str:
-    """`value` as one line."""
     return _safe(_encode(value))
 
 
 def line_of(record: Any) -> bytes:
-    """`record` as a line of NDJSON."""
     return f"{dumps(record)}\n".encode()
 
 

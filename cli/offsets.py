@@ -25,8 +25,6 @@ TAKE = ("max", "min")
 
 
 class OffsetsOptions(Options):
-    """Which positions are shown, and how."""
-
     by: str | None = option("--by", metavar="WHAT", help=f"One line per {', '.join(BY)} (default: topic).")
     group: str | None = option("--group", "-g", metavar="NAME", help="Only this group, or a pattern.")
     topic: str | None = option("--topic", "-t", metavar="NAME", help="Only this topic, or a pattern.")
@@ -66,7 +64,6 @@ class MoveOptions(Options):
 
     @property
     def plans(self) -> bool:
-        """Whether positions are to be moved."""
         return bool(self.reset) or self.merge is not None
 
     def check(self, stores: list[Path], shown: OffsetsOptions, change: Change) -> None:

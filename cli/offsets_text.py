@@ -112,7 +112,6 @@ def totals_text(wanted: LagQuery, named: bool, hint: str = "") -> str:
 
 
 def compared_text(row: Mapping[str, Any]) -> str:
-    """A line for one position in two stores."""
     here, there = ("-" if row[name] is None else f"{row[name]:,}" for name in ("offset", "other_offset"))
     by = "" if not row["difference"] else f" by {abs(row['difference']):,}"
     group = "(delay level)" if row["group"] is None else escape(row["group"])

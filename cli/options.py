@@ -59,8 +59,6 @@ def countable(number: int | None) -> int | None:
 
 
 class Common(Options):
-    """The values of the options that every command has."""
-
     format: Format = option("--format", default=Format.TEXT, help=FORMAT_HELP)
     fields: str | None = option("--fields", metavar="A,B,C", help="Only these fields, in this order.")
     output: Path | None = option("--output", "-o", metavar="FILE", help="Write data to FILE, not to stdout.")
@@ -91,7 +89,6 @@ class Common(Options):
         self.file_rules: FileRules | None = None
 
     def config(self) -> BrokerConfig:
-        """The broker's configuration from `--broker-config` and `--set`."""
         from ..store.disk.broker_conf import BrokerConfig
 
         config = BrokerConfig.from_file(self.broker_config, self.file_rules) if self.broker_config else None
@@ -400,7 +397,6 @@ def _is_group(hint: Any) -> bool:
 
 
 def _format(formats: type[Enum], format_help: str) -> Parameter:
-    """The option `--format` of a command."""
     option = Option("--format", help=format_help)
     return Parameter("format", next(iter(formats)), Annotated[formats, option])
 

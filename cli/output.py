@@ -75,7 +75,6 @@ class Output:
 
     @property
     def colour(self) -> bool:
-        """Whether the data may be coloured."""
         return self._path is None and colour_wanted(sys.stdout, self._no_color)
 
     @property

@@ -53,7 +53,6 @@ class OutputFile:
             raise
 
     def give_up(self) -> None:
-        """Drop the incomplete data."""
         with suppress(OSError):  # on a full disk this fails, too
             self.stream.close()
         if self._beside is not None:

@@ -34,8 +34,6 @@ To = Annotated[Path, Option("--to", metavar="DIR", help="A new or empty director
 
 
 class Spark(Options):
-    """Where and how a Spark job runs."""
-
     master: str | None = option(
         "--master",
         metavar="URL",

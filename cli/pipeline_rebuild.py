@@ -157,7 +157,6 @@ def _left_out(plan: JobPlan, made: Iterable[Mapping[str, Any]]) -> list[dict[str
 
 
 def losses_of(report: Mapping[str, Any]) -> list[str]:
-    """Lines about what the new queues lack."""
     lines = [
         f"damage in the log; no queue names its records: {row['store']} at {row['position']},"
         f" {counted(row['size'], 'byte')} ({row['reason']})"

@@ -97,7 +97,6 @@ class Progress:
         self._task: Any = None
 
     def advance(self, size_bytes: int) -> None:
-        """Add bytes that are done."""
         self._done_bytes += size_bytes
         if not self._wanted:
             return
@@ -117,7 +116,6 @@ class Progress:
 
     @property
     def begun(self) -> bool:
-        """Whether any bytes are done."""
         return self._done_bytes > 0
 
     def note(self, text: str) -> None:
@@ -160,7 +158,6 @@ class Progress:
         return made
 
     def __str__(self) -> str:
-        """How far the work is."""
         from ..store.counted import bytes_text
 
         done = bytes_text(self._done_bytes)

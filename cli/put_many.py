@@ -97,7 +97,6 @@ def put_many(target: Target, many: PutInput, out: Output) -> Iterator[Answer]:
 
 
 def _size_of(source: str) -> int:
-    """Bytes of the input, 0 if not known."""
     path = Path(source)
     if path.is_dir():
         from ..store.arrow.append_rows import FORMS
@@ -192,12 +191,10 @@ class _Stream:
 
     @property
     def due(self) -> bool:
-        """Whether it is time to sync the waiting messages."""
         late = time.monotonic() - self._synced > SYNC_SECONDS
         return late or self._waiting_count > _WAITING_MESSAGES
 
     def remarks(self) -> Iterator[str]:
-        """Lines about messages that were left out or are damaged."""
         if self._skipped:
             records = counted(self._skipped, "record")
             yield f"{records} left out: damage, BLANKs and stale records are no messages"

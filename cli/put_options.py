@@ -34,8 +34,6 @@ BodyCompression = StrEnum("BodyCompression", "ZLIB LZ4 ZSTD")
 
 
 class PutSourceOptions(Options):
-    """Many messages from a file."""
-
     path: str | None = option(
         "--from",
         metavar="FILE|DIR|-",
@@ -53,8 +51,6 @@ class PutSourceOptions(Options):
 
 
 class PutMessageOptions(Options):
-    """One message."""
-
     queue: int = option("--queue", default=0, metavar="N", min=0, help="Queue id.")
     tag: str | None = option("--tag", metavar="TAG", help="Tag (property TAGS).")
     keys: str | None = option("--keys", metavar="'K1 K2'", help="Keys (property KEYS), separated by spaces.")
@@ -83,7 +79,6 @@ class PutMessageOptions(Options):
 
     @property
     def ends_transaction(self) -> bool:
-        """Whether a half message is to be decided."""
         return self.half is not None or self.transaction in (TransactionStep.COMMIT, TransactionStep.ROLLBACK)
 
     def record(self, topic: str) -> dict[str, Any]:
@@ -110,8 +105,6 @@ class PutMessageOptions(Options):
 
 
 class PutWritingOptions(Options):
-    """How the store is written."""
-
     as_broker: AsBroker = None
     store_host: str | None = option(
         "--store-host",

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 
 class Target(NamedTuple):
-    """The store that messages are appended to, and how."""
-
     store: Path
     options: WriterOptions
     common: Common

@@ -29,8 +29,6 @@ PolicyChoice = StrEnum("PolicyChoice", "KEEP BROKER")
 
 
 class LossOptions(Options):
-    """How lost data is replaced."""
-
     replica: list[str] | None = option(
         "--replica",
         metavar="STORE2",

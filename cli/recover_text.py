@@ -128,7 +128,6 @@ def _verdict(before: JudgedRecovery, done: CarriedOut[JudgedRecovery] | None, gi
 
 
 def question(found: Recovery) -> str:
-    """The question on a terminal before a plan is carried out."""
     if found.interrupted:
         return "Continue the interrupted recovery?"
     assert found.plan is not None
@@ -202,7 +201,6 @@ def _left_unfired(before: JudgedRecovery) -> str:
 
 
 def _left_unread(before: JudgedRecovery) -> str:
-    """How many messages get no unit by any plan."""
     left = (each for each in before.verdict.serious if each.code == "I-070" and cure_of(each) not in MENDS)
     many = sum(each.count for each in left)
     return f"; {counted(many, 'message stays', 'messages stay', form=',')} unread" if many else ""
@@ -252,7 +250,6 @@ def next_steps(seen: JudgedRecovery, given: Given) -> list[NextCommand]:
 
 
 def _command(found: Recovery, given: Given) -> NextCommand:
-    """The command that carries out the plan."""
     words = ["--apply"]
     if found.options.policy != "keep":
         words += ["--policy", found.options.policy]
@@ -270,7 +267,6 @@ def _messages(count: int) -> str:
 
 
 def _losses(found: Recovery, rows: int | None) -> list[str]:
-    """A table of the messages that a start and the plan lose, by topic."""
     lost = lost_topics(found)
     if not lost:
         return []

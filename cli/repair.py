@@ -32,8 +32,6 @@ QueuesChoice = StrEnum("QueuesChoice", "ROCKSDB FILES")
 
 
 class Parts(Options):
-    """The parts of a store to repair."""
-
     queue: list[str] | None = option("--queue", metavar="TOPIC[/ID]", help="Queues of a topic, or one of them.")
     queues: bool = flag("--queues", help="All queues; queues in a RocksDB are rebuilt as a whole.")
     as_: QueuesChoice | None = option("--as", help="With --queues: move them into a RocksDB, or into files.")
@@ -71,8 +69,6 @@ ConvertChoice = StrEnum("ConvertChoice", "PLAIN")
 
 
 class Conversion(Options):
-    """Another kind of store to make."""
-
     convert: ConvertChoice | None = option(
         "--convert", help="plain: make a plain store in --to DIR from a DLedger store."
     )

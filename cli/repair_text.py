@@ -110,7 +110,6 @@ def _verdict(before: JudgedRepair, done: CarriedOut[JudgedRepair] | None, given:
 
 
 def _now(after: JudgedRepair) -> str:
-    """The verdict on the repaired store."""
     if edits := len(after.repair.plan.edits):
         return f"{counted(edits, 'change follows', 'changes follow')} from these: run this command again."
     return started_text(after.verdict, after.repair.layout.root)
@@ -125,7 +124,6 @@ def _parts(found: Repair) -> str:
 
 
 def _lost(found: Repair, rows: int | None) -> list[str]:
-    """The queues and offsets of lost messages."""
     lines = [
         f"  {share.messages:>9,}  {share.queue} at {share.first_offset}"
         f"{f' to {share.last_offset}' if share.messages > 1 else ''}"
@@ -144,7 +142,6 @@ def _edits(found: Repair, done: bool, rows: int | None) -> list[str]:
 
 
 def _offsets(found: Repair, rows: int | None) -> list[str]:
-    """Consumer offsets that are moved into their queues, with both values."""
     lines = (
         f"  {row.before:>12,} -> {'removed' if row.after is None else f'{row.after:,}':<12}"
         f" {row.group or 'delay level'} in {row.queue}"

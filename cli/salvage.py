@@ -28,8 +28,6 @@ GradeName = StrEnum("GradeName", "WHOLE BODY")
 
 
 class SalvageOptions(Options):
-    """Which messages are salvaged."""
-
     topic: list[str] | None = option(
         "--topic", "-t", metavar="T", help="Only these topics; patterns are allowed (with --layout compact)."
     )

@@ -18,7 +18,6 @@ _WAYS = {Via.SCAN: "by scanning the log", Via.QUEUE: "named by queues", Via.INDE
 
 
 def scanning(store: StoreReader, common: Common) -> Progress:
-    """A progress bar for scans of the log."""
     progress = common.progress("scanning", store.log_files.size)
     store.scanned = progress.advance
     return progress

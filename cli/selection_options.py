@@ -37,8 +37,6 @@ MAX_BODY_BYTES = 64 << 20
 
 
 class ConditionOptions(Options):
-    """Conditions on messages."""
-
     topic: Topic = None
     queue: int | None = option("--queue", metavar="Q", min=0, help="Only messages of this queue of the topic.")
     key: str | None = option("--key", "-k", metavar="K", help="Messages with this key or unique key.")
@@ -77,8 +75,6 @@ class ConditionOptions(Options):
 
 
 class GetOptions(Options):
-    """The address of a message, or of several in a queue."""
-
     offset: int | None = option(
         "--offset", metavar="N", min=0, help="The message at this queue offset; with --count, those from there on."
     )
@@ -94,8 +90,6 @@ class GetOptions(Options):
 
 
 class PrintOptions(Options):
-    """How many messages are printed, and how."""
-
     limit: int | None = option("--limit", "-n", metavar="N", min=1, help="Print at most N messages.")
     reverse: bool = flag("--reverse", "-r", help="Last message first.")
     raw: bool = flag("--raw", help="Print bodies as stored, not decompressed, not decoded; batches as one record.")

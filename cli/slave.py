@@ -22,8 +22,6 @@ BrokerRole = StrEnum("BrokerRole", "SLAVE")
 
 
 class SlaveOptions(Options):
-    """The role and the master's epochs."""
-
     role: BrokerRole | None = option(
         "--role", help="slave: say what a new master would make this slave cut off (needs --epoch)."
     )

@@ -87,7 +87,6 @@ def stats(
 
 
 def _count_logs(stores: list[str], options: StatsOptions, common: Common) -> None:
-    """Count the records of whole logs."""
     wanted = options.wanted
     common.open_output().check(options.columns)
     from ..store.arrow import require_arrow

@@ -25,8 +25,6 @@ _TIMES = ("hour", "day")
 
 
 class StatsOptions(Options):
-    """What is counted, and how it is grouped."""
-
     by: str | None = option("--by", metavar="A,B", help=f"Group by some of: {', '.join(BY)} (default: topic).")
     top: int | None = option("--top", "-n", metavar="N", min=1, help="Only the N groups with the most bytes.")
     since: Since = None
@@ -124,7 +122,6 @@ def _name(row: Mapping[str, Any], name: str, utc: bool) -> str:
 
 
 def _more(row: Mapping[str, Any], utc: bool) -> Iterator[str]:
-    """Further counts, for --verbose."""
     if row["body_bytes"] is not None:
         yield f"bodies {bytes_text(row['body_bytes'])}"
         yield f"properties {bytes_text(row['properties_bytes'])}"

@@ -120,7 +120,6 @@ class _StorePage:
         self._topics = None if all_topics else TOPICS_SHOWN
 
     def lines(self) -> Iterator[str]:
-        """The page from top to bottom."""
         store = self._store
         yield _line("store", str(store.layout.root))
         yield _line("broker", f"{self._version()}: {store.generation.reason}")
@@ -265,7 +264,6 @@ class _StorePage:
 
 
 def _option(option: BrokerOption[Any]) -> str:
-    """An option of the broker, and how its value is known."""
     how = f"{option.origin}: {option.by}" if option.by else option.origin
     if option.shown is not None:
         how = f"{option.origin}; see the note"
@@ -281,7 +279,6 @@ def _size(size: Size) -> str:
 
 
 def _offsets(group: list[QueueSummary]) -> str:
-    """Min and max offsets of the queues of a topic."""
     if len(group) == 1:
         (queue,) = group
         return f"queue {queue.queue_id}: {queue.min_offset} … {queue.max_offset}"

@@ -28,8 +28,6 @@ class TraceKind(StrEnum):
 
 
 class TraceOptions(Options):
-    """What is traced, and for whom."""
-
     by: TraceKind | None = option("--by", help="What KEY is, if it could be several things.")
     topic: Topic = None
     group: str | None = option(

@@ -62,7 +62,6 @@ def _print(records: list[Record], common: Common) -> None:
 
 
 def flat(record: Record) -> Iterator[Record]:
-    """Rows for a CSV: the events and the verdicts of a trace."""
     head = {"unique_key": record["unique_key"]}
     for event in record["events"]:
         row = {name: event[name] for name in ("topic", "queue_id", "queue_offset", "position")}

@@ -18,7 +18,6 @@ NEXT_IN_USE = "Next: stop the process that uses the store, then run this command
 
 
 def next_lines(steps: Sequence[NextCommand]) -> list[str]:
-    """Lines with the commands to run, in order."""
     return [f"{'Then' if number else 'Next'}: {step}" for number, step in enumerate(steps)]
 
 

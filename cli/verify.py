@@ -54,8 +54,6 @@ Asked = dict[str, Any]
 
 
 class VerifyOptions(Options):
-    """What is checked."""
-
     quick: bool = flag("--quick/--deep", help="quick: only structure and ends, no CRC; deep: everything (the default).")
     sample: float | None = option(
         "--sample", metavar="P%", parser=parse_percent, help="Read this share of the log; each run takes other parts."
@@ -364,7 +362,6 @@ def _at(path: Path | str, given: Given, common: Common) -> Given:
 
 
 def _rows(path: Path | str, verdict: Verdict, given: Given) -> Iterator[dict[str, Any]]:
-    """The findings of a store, then its summary."""
     from ..store.verify.verdict import findings_json
 
     yield from findings_json(verdict, path, given)

@@ -71,7 +71,6 @@ class VerifyTarget(NamedTuple):
     queue_id: int | None = None
 
     def of(self, verdict: Verdict) -> Verdict:
-        """The verdict about this part only."""
         from dataclasses import replace  # imports inspect
 
         from ..store.verify.verdict import status_of

@@ -32,12 +32,10 @@ assert (HEADER_BYTES, SLOT_BYTES, ITEM_BYTES) == (40, 4, 20)
 
 
 def slots_offset() -> int:
-    """Byte where the slots begin."""
     return HEADER_BYTES
 
 
 def items_offset(slots: int) -> int:
-    """Byte where item 0 is."""
     return HEADER_BYTES + slots * SLOT_BYTES
 
 

@@ -157,12 +157,10 @@ class PropertyItems:
 
     @cached_property
     def _copy(self) -> tuple[Bytes, Ints, bool]:
-        """The texts copied in order, see `_separated`."""
         return _separated(self._texts)
 
     @property
     def ended(self) -> bool:
-        """Whether each text ends with a separator."""
         return self._native.ended if self._native is not None else self._copy[2]
 
     @property
@@ -293,7 +291,6 @@ class PropertyItems:
 
     @cached_property
     def _full(self) -> Ints | slice:
-        """The items that are not empty."""
         full = self._cuts[1:] > self._cuts[:-1] + 1
         return slice(None) if full.all() else np.flatnonzero(full)
 

@@ -161,7 +161,6 @@ def _is_cut(window: bytes, at: int, is_part: bool) -> bool:
 
 
 def _crcs(window: bytes, places: list[tuple[int, int, int]]) -> list[int]:
-    """The checksums that parts should have."""
     import numpy as np
 
     from .derive.ragged import Ragged

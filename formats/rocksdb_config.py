@@ -71,7 +71,6 @@ assert (HEAD.sizeof(), VERSION.sizeof(), OFFSET.sizeof()) == (4, 24, 8)
 
 
 def position_key(group: bytes, topic: bytes, queue_id: int, table: TableId = TableId.CONSUMER_OFFSET) -> bytes:
-    """The key of a group's offset in a queue."""
     fields = {
         "table_prefix": 1,
         "table_id": int(table),
@@ -86,5 +85,4 @@ def position_key(group: bytes, topic: bytes, queue_id: int, table: TableId = Tab
 
 
 def position_value(offset: int) -> bytes:
-    """The value of a group's offset in a queue."""
     return bytes(OFFSET.build({"offset": offset}))

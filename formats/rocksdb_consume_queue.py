@@ -66,7 +66,6 @@ def queue_prefix(topic: bytes, queue_id: int) -> bytes:
 
 
 def unit_key(topic: bytes, queue_id: int, queue_offset: int) -> bytes:
-    """The key of one unit."""
     return queue_prefix(topic, queue_id) + numbers_of(UNIT_OFFSET).pack(queue_offset)
 
 
@@ -78,7 +77,6 @@ def queue_offset(key: bytes, prefix: bytes) -> int | None:
 
 
 def bound_key(topic: bytes, queue_id: int, bound: bytes) -> bytes:
-    """The key of one bound."""
     fields = {"topic": topic, "queue_id": queue_id, "bound": bound}
     return bytes(BOUND_KEY.build({**dict.fromkeys(_SEPARATORS, SEPARATOR), **fields}))
 

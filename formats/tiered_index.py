@@ -50,5 +50,4 @@ def slots_of(size: int, first_position: int) -> int | None:
 
 
 def items_offset(slots: int) -> int:
-    """Byte where the items begin."""
     return HEADER_BYTES + slots * SLOT_BYTES

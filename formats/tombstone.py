@@ -36,5 +36,4 @@ def is_mark(value: str) -> bool:
 
 
 def is_filler(topic: bytes, sys_flag: int) -> bool:
-    """Whether a record with this topic and these flags is a filler."""
     return topic == FILLER_TOPIC and sys_flag & TRANSACTION_MASK == FILLER_SYS_FLAG

@@ -45,12 +45,10 @@ class LogPart:
     items: Rows
 
     def of(self, key: FileKey) -> Rows:
-        """Return the units of one file of a queue."""
         first, end = self.places[key]
         return self.rows[first:end]
 
     def items_from(self, first: int, end: int) -> Rows:
-        """Return the items first ≤ i < end."""
         return self.items[first:end]
 
     def save(self, files: Files, folder: Path) -> None:
@@ -65,7 +63,7 @@ class LogPart:
 
 @dataclass(frozen=True)
 class SavedPart:
-    """A part of a log in a folder; rows and items are read on demand."""
+    """A part of a log in a folder; rows and items are read on demand, which may raise Unreadable."""
 
     folder: Path
     places: dict[FileKey, tuple[int, int]]
@@ -79,11 +77,9 @@ class SavedPart:
         return cls(folder, {FileKey(*row[:3]): (row[3], row[4]) for row in places})
 
     def of(self, key: FileKey) -> Rows:
-        """Return what `LogPart.of` returns. Raises Unreadable."""
         return self._read("rows", ROW, *self.places[key])
 
     def items_from(self, first: int, end: int) -> Rows:
-        """Return what `LogPart.items_from` returns. Raises Unreadable."""
         return self._read("items", ITEM, first, end)
 
     def _read(self, name: str, dtype: np.dtype[Any], first: int, end: int) -> Rows:
@@ -152,7 +148,6 @@ def rows_of(columns: Any, dtype: np.dtype[Any]) -> Rows:
 
 
 def keys_of(parts: Iterable[AnyPart]) -> list[FileKey]:
-    """Return every file of a queue that some part has units of, in order."""
     return sorted({key for part in parts for key in part.places})
 
 

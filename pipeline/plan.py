@@ -105,7 +105,6 @@ class StorePlan:
 
     @property
     def bytes(self) -> int:
-        """Size of the log that counts."""
         return self.stop - self.start
 
     @property
@@ -115,7 +114,6 @@ class StorePlan:
 
     @property
     def file_bytes(self) -> int:
-        """Size of a consume queue file."""
         return self.units_per_file * UNIT_BYTES
 
     @property
@@ -137,7 +135,6 @@ class StorePlan:
                 yield batch.topic, batch.queue_id, batch.max_offset
 
     def output(self, folder: Path) -> Layout:
-        """Return the paths of this store's output below `folder`, with file sizes of its own."""
         sizes = {_BATCH_SIZE: self.batch_file_bytes, _EXT_SIZE: self.ext_file_bytes}
         config = BrokerConfig({name: str(size) for name, size in sizes.items() if size})
         return Layout.of(folder / self.folder, config)
@@ -145,8 +142,6 @@ class StorePlan:
 
 @dataclass(frozen=True)
 class JobPlan:
-    """The stores of a job."""
-
     stores: tuple[StorePlan, ...]
 
 

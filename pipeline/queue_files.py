@@ -49,7 +49,6 @@ class QueueFile:
 
     @property
     def queue(self) -> tuple[int, str, int]:
-        """Store, topic and queue id."""
         return self.store, self.topic, self.queue_id
 
 

@@ -38,7 +38,6 @@ class RebuiltFiles:
     whole: dict[str, int] = field(default_factory=dict)
 
     def add(self, store: int, answer: Mapping[str, Any]) -> None:
-        """Add the answer of a task."""
         self.queues += [QueueFile(**file) for file in answer["files"]]
         self.index += [IndexPart(**file) for file in answer["index"]]
         self.found += [{"store": store, **found} for found in answer.get("found", ())]
@@ -163,7 +162,6 @@ def _wheel(store: StorePlan, folder: Path) -> Iterable[Edit]:
 
 
 def _make(stage: Stage, edit: Edit) -> None:
-    """Create the file of an edit."""
     path = Path(edit.path)
     stage.files.make_directory(path.parent)
     with stage.files.create(path) as file:

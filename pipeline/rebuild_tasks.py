@@ -96,7 +96,6 @@ def make(task: Task) -> dict[str, Any]:
 
 
 def _some(part: SavedPart, bucket: int, buckets: int) -> SavedPart:
-    """Return the part with the places of one bucket only."""
     mine = {key: ends for key, ends in part.places.items() if _bucket_of(key, buckets) == bucket}
     return SavedPart(part.folder, mine)
 

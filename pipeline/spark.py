@@ -128,7 +128,6 @@ def _is_cut(error: BaseException | None) -> bool:
 
 
 def _jvm_has_ended() -> bool:
-    """Whether the JVM that this process has started has ended."""
     from pyspark import SparkContext
 
     process = getattr(SparkContext._gateway, "proc", None)

@@ -66,7 +66,6 @@ class TaskReader:
 
 
 def named(function: str) -> Callable[[Task], Any]:
-    """Return the function `MODULE:NAME` of this package."""
     module, _, name = function.partition(":")
     found: Callable[[Task], Any] = getattr(import_module(f".{module}", __package__), name)
     return found

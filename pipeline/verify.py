@@ -162,7 +162,6 @@ def judge(task: Task, left: Iterable[bytes | None]) -> dict[str, Any]:
 
 
 def unpacked(left: bytes) -> CheckedParts:
-    """Unpack what `look` returned."""
     import pyarrow as pa
 
     signature, kept = pickle.loads(left)

@@ -33,7 +33,6 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
 
 
 def summary(what: Recognised, common: Common) -> dict[str, Any]:
-    """Batches and messages of all queues; for one queue also its ends."""
     found, batches = [], 0
     for topic, queue_id, files in queue_files(what):
         with BatchConsumeQueue(topic or "", queue_id or 0, files) as queue:

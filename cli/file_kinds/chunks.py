@@ -95,7 +95,6 @@ class NonRecordRange(NamedTuple):
             yield self.record
 
     def pieces(self) -> Iterator[RecordPiece]:
-        """Nothing: there are no fields."""
         return iter(())
 
 

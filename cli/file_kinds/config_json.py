@@ -20,7 +20,6 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
 
 
 def file_chunks(path: Path, kind: str, at: int, common: Common) -> Iterator[Chunk]:
-    """The chunks of the file of some kind at a path."""
     from itertools import islice
 
     file = read_config_file(path, kind)

@@ -67,7 +67,6 @@ def _parts(
 
 
 def summary(what: Recognised, common: Common) -> dict[str, Any]:
-    """Units of all queues; for one queue also its offsets."""
     found = []
     for topic, queue_id, files in queue_files(what):
         with ConsumeQueue(topic or "", queue_id or 0, files) as queue:

@@ -65,7 +65,6 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
 
 
 def summary(what: Recognised, common: Common) -> dict[str, Any]:
-    """Number of units, how many have a bit map, and the store times of their messages."""
     queues = units = mapped = damaged = 0
     times: list[int] = []
     for _, _, files in queue_files(what):

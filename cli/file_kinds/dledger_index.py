@@ -26,7 +26,6 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
 
 
 def summary(what: Recognised, common: Common) -> dict[str, Any]:
-    """Number of units, their first and last entry and term, and where the last entry ends."""
     units = invalid = 0
     numbers, terms, end = list[int](), list[int](), None
     with files_at(what.path) as files:

@@ -30,7 +30,6 @@ def ends(found: Sequence[QueueSummary]) -> dict[str, Any]:
 
 
 def sums(found: Sequence[QueueSummary]) -> dict[str, Any]:
-    """The sums of several queues."""
     return {
         "topics": len({queue.topic for queue in found}),
         "queues": len(found),

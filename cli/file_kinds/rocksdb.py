@@ -24,7 +24,6 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
 
 
 def database_chunks(path: Path, at: int, raw: bool = False) -> Iterator[Chunk]:
-    """The chunks of the RocksDB in a directory."""
     with RocksDb.open(path) as database:
         entries = as_bytes(database) if raw else read_entries(database)
         for number, entry in enumerate(islice(entries, at, None), at):

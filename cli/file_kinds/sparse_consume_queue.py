@@ -36,7 +36,6 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
 
 
 def summary(what: Recognised, common: Common) -> dict[str, Any]:
-    """Messages of all queues; for one queue also its ends."""
     found = []
     for topic, queue_id, files in queue_files(what):
         with files:

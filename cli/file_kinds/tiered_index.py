@@ -55,7 +55,6 @@ def item_units(
 
 
 def summary(what: Recognised, common: Common) -> dict[str, Any]:
-    """Segments, and the items and times of all of them."""
     count = unlinked = 0
     damaged, times = 0, list[int]()
     with open_segments(what.path) as files:

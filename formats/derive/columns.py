@@ -81,7 +81,6 @@ class Columns(Mapping[str, Column]):
         return np.full(len(self), path in self, np.bool_)
 
     def set(self, path: str, column: Column) -> None:
-        """Add or replace a column."""
         self._pending.pop(path, None)
         self._columns[path] = column
 

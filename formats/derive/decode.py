@@ -63,7 +63,6 @@ def decode(schema: c.Construct[Any, Any], buffer: Bytes, starts: Ints, limit: in
 
 
 def decode_one(schema: c.Construct[Any, Any], data: bytes | bytearray | Bytes) -> Columns:
-    """The record at the beginning of some bytes, as columns of one row."""
     return decode(schema, np.frombuffer(data, np.uint8), np.zeros(1, np.int64))
 
 

@@ -241,7 +241,7 @@ def _unwrap(sub: Any) -> Any:
 
 
 def _size_of(node: Node) -> int:
-    """Bytes of a node of constant size. Raises UnsupportedSchema for others."""
+    """Raises UnsupportedSchema for a node without a constant size."""
     if isinstance(node, Fixed):
         return node.size
     raise UnsupportedSchema("not of constant size")

@@ -149,7 +149,6 @@ class _Notes:
         self.numbers = (*places, noting.values, noting.words, noting.factor, noting.apart)
 
     def tell(self, columns: Columns, count: int) -> None:
-        """Attach the notes to the strings of the records."""
         noting, (found, names) = self._noting, self._out[:2].tolist()
         table = self._out[2:].reshape(-1, self._room)
         numbers, sums, values, hashes = np.split(table[:, :count], np.cumsum(self._parts)[:-1])

@@ -38,8 +38,6 @@ def spans(schema: c.Construct[Any, Any], data: bytes, position: int = 0) -> list
 
 
 class _Walker:
-    """One pass over a record; `at` is the next byte."""
-
     def __init__(self, data: bytes, position: int) -> None:
         self._stream = io.BytesIO(data)
         self._position = position

@@ -89,7 +89,6 @@ class StreamAsk:
 
 
 def without_stream_options(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the options that `ReadOptions` knows."""
     return {name: value for name, value in options.items() if name.lower() not in OPTIONS}
 
 
@@ -121,7 +120,6 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {place: asdict(ReadTo(first)) for place, first in firsts.items()}
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return the limit that `max_bytes_per_trigger` sets."""
         most = self._how.max_bytes
         return ReadAllAvailable() if most is None else ReadMaxBytes(most)
 
@@ -203,7 +201,6 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return first
 
     def _start(self, place: str) -> int:
-        """Return where the log begins now."""
         with self._open(place) as log:
             return log.min_offset
 

@@ -68,7 +68,6 @@ def parts_told(parts: Callable[..., Sequence[T]], ask: ReadOptions) -> Sequence[
 
 
 def warn_of_bounds(found: Mapping[str, TimeBounds]) -> None:
-    """Warn of log files that are not read for the times asked for."""
     note_bounds([*found.values()], lambda text: warnings.warn(text, UserWarning, stacklevel=4))
 
 
