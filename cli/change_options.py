@@ -6,8 +6,6 @@ The parameters of a command are read from its annotations, so a command imports 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -118,11 +116,3 @@ def files_of(layout: Layout, follow_links: bool) -> Files:
     from ..store.disk.files import confined
 
     return confined(layout, follow_links=follow_links)
-
-
-@contextmanager
-def reading_the_log(layout: Layout, common: Common) -> Iterator[Callable[[int], None]]:
-    """Show a progress bar while the log is read. Yields a function that takes the log position reached."""
-    files = layout.commit_log_files()
-    with common.progress("reading the log", files.size) as bar:
-        yield bar.positions(files.start)

@@ -44,18 +44,15 @@ def exit_code_of_status(status: Status) -> ExitCode:
 def exit_code_of(error: BaseException) -> ExitCode:
     from ..store import errors
 
-    if isinstance(error, KeyboardInterrupt):
-        return ExitCode.INTERRUPTED
-    for kind, code in (
-        (errors.NotFound, ExitCode.NO),
-        (errors.Corrupted, ExitCode.NO),
-        (errors.InvalidInput, ExitCode.USAGE),
-        (errors.Unclean, ExitCode.UNCLEAN),
-        (errors.InUse, ExitCode.IN_USE),
-    ):
-        if isinstance(error, kind):
-            return code
-    return ExitCode.FAILED
+    codes: dict[type, ExitCode] = {
+        KeyboardInterrupt: ExitCode.INTERRUPTED,
+        errors.NotFound: ExitCode.NO,
+        errors.Corrupted: ExitCode.NO,
+        errors.InvalidInput: ExitCode.USAGE,
+        errors.Unclean: ExitCode.UNCLEAN,
+        errors.InUse: ExitCode.IN_USE,
+    }
+    return next((codes[kind] for kind in type(error).__mro__ if kind in codes), ExitCode.FAILED)
 
 
 def explanation(error: Exception) -> str:

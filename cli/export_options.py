@@ -113,11 +113,7 @@ def report_of(to: Path, manifest: Mapping[str, Any], unread: Sequence[Mapping[st
         "format": manifest["job"]["how"]["kind"]["form"],
         "rows": sum(file["rows"] for file in manifest["files"]),
         "bytes": sum(file["bytes"] for file in manifest["files"]),
-        "files": manifest["files"],
-        "damage": manifest["damage"],
-        "skipped": manifest["skipped"],
-        "marked": manifest["marked"],
-        "ranges": manifest["ranges"],
+        **{name: manifest[name] for name in ("files", "damage", "skipped", "marked", "ranges")},
         "unread": [{"store": one["store"], "reason": one["reason"]} for one in unread],
     }
 

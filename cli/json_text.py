@@ -31,15 +31,8 @@ def indented_lines(value: Any) -> Iterator[str]:
     while some := "".join(islice(pieces, _AT_ONCE)):
         lines, newline, rest = f"{rest}{some}".rpartition("\n")
         if newline:
-            yield _safe_lines(lines)
+            yield "\n".join(map(_safe, lines.split("\n")))
     yield _safe(rest)
-
-
-def _safe_lines(text: str) -> str:
-    """Escape each line on its own, as `_safe` decides, unless all lines are plain ASCII."""
-    if text.isascii() and _DELETE not in text:
-        return text
-    return "\n".join(map(_safe, text.split("\n")))
 
 
 def _safe(text: str) -> str:

@@ -25,6 +25,7 @@ from .terminal import colour_wanted, escape, escape_lines
 
 if TYPE_CHECKING:
     from ..store.disk.broker_conf import BrokerConfig, FileRules
+    from ..store.disk.file_queue import MappedFileQueue
     from ..store.disk.layout import Layout
     from ..store.errors import UnreadableRange
     from ..store.findings.next_commands import Given
@@ -130,6 +131,12 @@ class Common(Options):
         wanted = not (self.quiet or self.no_progress)
         colour = wanted and colour_wanted(sys.stderr, self.no_color)
         return Progress(what, total_bytes, wanted, colour=colour)
+
+    @contextmanager
+    def reading(self, what: str, log: MappedFileQueue) -> Iterator[Callable[[int], None]]:
+        """A progress bar for reading the files of a log; yields a function that takes the log position reached."""
+        with self.progress(what, log.size) as bar:
+            yield bar.positions(log.start)
 
     def warn(self, text: str) -> None:
         """Print a line on stderr, unless `--quiet` is given."""

@@ -90,13 +90,10 @@ def put(
                 raise InvalidInput(
                     "--from takes its messages from FILE: give no TOPIC, BODY or message option beside it"
                 )
-            from .put_many import PutInput, put_many
+            from .put_many import put_many
 
             at_once = writing.flush is Flush.SYNC
-            many = PutInput(
-                source.path, source.form, source.keep_times, at_once, source.resume, not source.no_answers, corrupted
-            )
-            answers: Iterator[Any] = put_many(target, many, out)
+            answers: Iterator[Any] = put_many(target, source, corrupted, out, at_once=at_once)
         elif message.ends_transaction:
             if is_message_given:
                 raise InvalidInput(

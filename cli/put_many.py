@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +23,7 @@ from .arrow_input import NumberedRows, read_directory, read_rows
 from .joined_batches import Portion, joined
 from .ndjson_input import Line
 from .put_lines import lines_of
-from .put_options import InputFormat
+from .put_options import InputFormat, PutSourceOptions
 from .put_target import Target, answers_of, held_interrupts, new_reader
 
 if TYPE_CHECKING:
@@ -45,50 +44,35 @@ _SUFFIXES = {
 }
 
 
-@dataclass(frozen=True)
-class PutInput:
-    """The input, and how it is taken.
-
-    form: None to take it from the suffix of the file. at_once: sync each portion as it arrives; otherwise once a
-    second. resume: leave out messages that the store already has. answers: whether answers are printed. corrupted: what
-    to do with bodies that fail their checksum, and their number.
-    """
-
-    source: str
-    form: InputFormat | None = None
-    keep_times: bool = False
-    at_once: bool = False
-    resume: bool = False
-    answers: bool = True
-    corrupted: CorruptedBodies = field(default_factory=CorruptedBodies)
-
-
 Answer = dict[str, Any] | memoryview
 """The answer for a message, or several answers as lines of JSON."""
 
 
-def put_many(target: Target, many: PutInput, out: Output) -> Iterator[Answer]:
-    """Append the messages of the input and yield their answers.
+def put_many(
+    target: Target, source: PutSourceOptions, corrupted: CorruptedBodies, out: Output, *, at_once: bool
+) -> Iterator[Answer]:
+    """Append the messages of the input and yield their answers. at_once: sync each portion, not once a second.
 
     A line that is not valid ends it; the messages before the line are appended and answered. Raises InvalidInput,
     LimitExceeded, Corrupted.
     """
-    with target.common.progress("putting", _size_of(many.source)) as progress:
-        portions = joined(_portions(many, progress.advance, target.common.warn))
+    path = source.path or ""
+    with target.common.progress("putting", _size_of(path)) as progress:
+        portions = joined(_portions(path, source.form, progress.advance, target.common.warn))
         first = next((portion for portion in portions if _count(portion)), None)
         if first is None:
             return
-        reader = new_reader(many.keep_times, new_keys=not many.resume)
+        reader = new_reader(source.keep_times, new_keys=not source.resume)
         _check(reader, first)
         with target.writer(reader) as writer:
-            stream = _Stream(writer, reader, many, out)
+            stream = _Stream(writer, reader, source, corrupted, out)
             try:
                 for portion in chain([first], portions):
                     stream.append(portion)
-                    if many.at_once or stream.due:
+                    if at_once or stream.due:
                         yield from stream.acknowledge()
             except (InvalidInput, LimitExceeded, Corrupted) as error:
-                error.path = None if many.source == "-" else many.source
+                error.path = None if path == "-" else path
                 yield from stream.acknowledge()
                 raise
             yield from stream.acknowledge()
@@ -105,25 +89,28 @@ def _size_of(source: str) -> int:
     return path.stat().st_size if source != "-" and path.is_file() else 0
 
 
-def _portions(many: PutInput, note: Callable[[int], None], tell: Callable[[str], None]) -> Iterator[Portion]:
-    if Path(many.source).is_dir():
-        return read_directory(Path(many.source), note, tell)
-    form = many.form or _SUFFIXES.get(Path(many.source).suffix, InputFormat.NDJSON)
-    if form in _FROM_FILES and many.source == "-":
+def _portions(
+    source: str, form: InputFormat | None, note: Callable[[int], None], tell: Callable[[str], None]
+) -> Iterator[Portion]:
+    path = Path(source)
+    if path.is_dir():
+        return read_directory(path, note, tell)
+    form = form or _SUFFIXES.get(path.suffix, InputFormat.NDJSON)
+    if form in _FROM_FILES and source == "-":
         raise InvalidInput(f"{form.value} is read from a file, not from stdin")
     if form is InputFormat.AVRO:
         from . import avro_input
 
-        return avro_input.read_portions(Path(many.source), note)
+        return avro_input.read_portions(path, note)
     if form in _FROM_FILES:
-        return read_rows(Path(many.source), form.value, note, tell)
+        return read_rows(path, form.value, note, tell)
     if form is InputFormat.CSV:
         from . import csv_input
 
-        return csv_input.read_portions(many.source, note)
+        return csv_input.read_portions(source, note)
     from . import ndjson_input
 
-    return ndjson_input.read_portions(many.source, SYNC_SECONDS, note)
+    return ndjson_input.read_portions(source, SYNC_SECONDS, note)
 
 
 def _count(portion: Portion) -> int:
@@ -176,15 +163,22 @@ def _identifiable(columns: dict[str, Any], portion: NumberedRows) -> bool:
 class _Stream:
     """Messages on their way: appended, then synced, then answered."""
 
-    def __init__(self, writer: StoreWriter, reader: MessageReader, many: PutInput, out: Output) -> None:
+    def __init__(
+        self,
+        writer: StoreWriter,
+        reader: MessageReader,
+        source: PutSourceOptions,
+        corrupted: CorruptedBodies,
+        out: Output,
+    ) -> None:
         self._skipped = self._known = self._stored = 0
-        self._corrupted = many.corrupted
+        self._corrupted = corrupted
         self._writer = writer
         self._rules = writer.profile.start.record
         self._reader = reader
-        self._answers = many.answers
+        self._answers = not source.no_answers
         self._out = out
-        self._present = PresentKeys.of(writer.layout, writer.copies) if many.resume else None
+        self._present = PresentKeys.of(writer.layout, writer.copies) if source.resume else None
         self._waiting: list[tuple[Sequence[Stored] | StoredColumns, Iterable[bytes]]] = []
         self._waiting_count = 0
         self._synced = time.monotonic()

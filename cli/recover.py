@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from .broker_version import BrokerVersion
-from .change_options import Change, agree, files_of, reading_the_log
+from .change_options import Change, agree, files_of
 from .declared import Argument, Exit, Format, Option, Options, bad_parameter, flag, option, path_text
 from .exit_codes import ExitCode, exit_code_of_status
 from .options import Common, shared
@@ -153,7 +153,7 @@ def _analyze(layout: Layout, common: Common, asked: Mapping[str, Any], **more: A
     from ..store.library import recovery
 
     options = {name: value for name, value in {**asked, **more}.items() if value}
-    with reading_the_log(layout, common) as tell:
+    with common.reading("reading the log", layout.commit_log_files()) as tell:
         return recovery(layout, jobs=common.jobs, tell=tell, **options)
 
 

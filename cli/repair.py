@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from .broker_version import BrokerVersion, warn_of_nearest_version
-from .change_options import Change, agree, files_of, reading_the_log
+from .change_options import Change, agree, files_of
 from .declared import Argument, Exit, Options, bad_parameter, flag, option
 from .exit_codes import ExitCode, exit_code_of_status
 from .options import Common, shared
@@ -221,7 +221,7 @@ def _judged(
     from ..store.repair.recheck import JudgedRepair
     from ..store.verify.judged import verified_before
 
-    with reading_the_log(layout, common) as tell:
+    with common.reading("reading the log", layout.commit_log_files()) as tell:
         judgement, proved = verified_before(layout, version, anew=True, jobs=common.jobs, tell=tell)
         return _with_repairs(JudgedRepair(look(tell, proved), judgement), version)
 

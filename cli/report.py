@@ -112,12 +112,11 @@ def _section(
     from ..store.report.page import section_of
     from ..store.search.store import StoreReader
     from ..store.verify.context import Scope
-    from .verify import log_progress
 
     scope = Scope(broker_version=broker_version)
     with StoreReader(path, common.config()) as store:
         given = common.given(broker_version).at(store.layout)
-        with log_progress(store, common) as tell:
+        with common.reading("checking the log", store.log_files) as tell:
             judge = partial(with_open_repairs, layout=store.layout, version=broker_version)
             seen = look(store, scope, given, now_ms=now_ms, progress=tell, jobs=common.jobs or 1, judge=judge)
         section = section_of(seen, number, partial(time_text, utc=common.utc))

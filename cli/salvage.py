@@ -180,10 +180,9 @@ def _settle(to: Path, wanted: SalvageRequest, common: Common) -> str:
     from ..store.disk.layout import Layout
     from ..store.library import left_to_do, recover_new_store
     from ..store.salvage.original import left_at
-    from .change_options import reading_the_log
 
     layout = Layout.open(to, wanted.config.for_new_store())
-    with reading_the_log(layout, common) as tell:
+    with common.reading("reading the log", layout.commit_log_files()) as tell:
         left = left_to_do(recover_new_store(layout, wanted.version, tell=tell))
     return left_at(to, left, layout.broker_config, wanted.version)
 

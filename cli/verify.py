@@ -22,7 +22,6 @@ from .terminal import page_of
 
 if TYPE_CHECKING:
     from ..store.findings.next_commands import Given
-    from ..store.search.store import StoreReader
     from ..store.verify.verdict import Verdict
 
 
@@ -263,14 +262,14 @@ def _verify(path: Path, asked: Asked, common: Common, stop: list[bool]) -> Verdi
         from ..store.verify.run import verify  # imports numpy and all checks: after the quick refusals
         from ..store.verify.verdict import Status
 
-        with log_progress(store, common) as tell:
+        with common.reading("checking the log", store.log_files) as tell:
             scope = Scope(**asked)
             verdict = verify(store, scope, progress=tell, stop=lambda: bool(stop), jobs=common.jobs or 1)
         if verdict.status is not Status.DAMAGED:
             return verdict
         from ..store.repair.recheck import with_open_repairs  # imports everything that makes plans
 
-        with log_progress(store, common) as tell, suppress(KeyboardInterrupt):
+        with common.reading("checking the log", store.log_files) as tell, suppress(KeyboardInterrupt):
             advance = partial(_advance, tell, stop)
             return with_open_repairs(verdict, store.layout, asked["broker_version"], advance)
         return verdict
@@ -281,14 +280,6 @@ def _advance(tell: Callable[[int], None], stop: list[bool], position: int) -> No
     if stop:
         raise KeyboardInterrupt
     tell(position)
-
-
-@contextmanager
-def log_progress(store: StoreReader, common: Common) -> Iterator[Callable[[int], None]]:
-    """A progress bar for reading the log of a store; yields a function that takes the log position reached."""
-    files = store.log_files
-    with common.progress("checking the log", files.size) as bar:
-        yield bar.positions(files.start)
 
 
 def _tell(path: Path, verdict: Verdict, resume: Path | None, common: Common, *, whole: bool) -> None:

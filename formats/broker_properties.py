@@ -5,15 +5,7 @@ Normally the file that the broker is started with; `updateBrokerConfig` rewrites
 
 from __future__ import annotations
 
-from .json_table import JsonField, JsonTable
+from .json_table import properties_table
 
 FILE = "broker.properties"
-TABLES = (
-    JsonTable(
-        "",
-        "broker_property",
-        "one entry for each line",
-        (JsonField("name", "string", "name of the setting"),),
-        value=JsonField("value", "string", "its value"),
-    ),
-)
+TABLES = (properties_table("broker_property", "name of the setting"),)

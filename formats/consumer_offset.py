@@ -15,21 +15,10 @@ OFFSET = JsonField(
 OFFSET_TABLE, PULL_OFFSET_TABLE = "offsetTable", "pullOffsetTable"
 GROUP_TOPIC_MAP = "groupTopicMap"
 """Member besides the tables: the topics of each group."""
+_KEYS = ((TOPIC, GROUP), QUEUE_ID)
 TABLES = (
-    JsonTable(
-        OFFSET_TABLE,
-        "consumer_offset",
-        "one entry for each topic, group and queue",
-        ((TOPIC, GROUP), QUEUE_ID),
-        value=OFFSET,
-    ),
-    JsonTable(
-        PULL_OFFSET_TABLE,
-        "consumer_offset",
-        "the same for consumers that pull; 5.5",
-        ((TOPIC, GROUP), QUEUE_ID),
-        value=OFFSET,
-    ),
+    JsonTable(OFFSET_TABLE, "consumer_offset", "one entry for each topic, group and queue", _KEYS, value=OFFSET),
+    JsonTable(PULL_OFFSET_TABLE, "consumer_offset", "the same for consumers that pull; 5.5", _KEYS, value=OFFSET),
     DATA_VERSION,
 )
 OFFSET_TABLES = tuple(table.member for table in TABLES if table.record_type == "consumer_offset")

@@ -6,18 +6,10 @@ voteLeader), Java properties, each with a .bak.
 
 from __future__ import annotations
 
-from .json_table import JsonField, JsonTable
+from .json_table import properties_table
 
 FILE, FILES = "", ("checkpoint", "currterm")
 """No single file name: both files have this layout."""
 END_INDEX, COMMITTED_INDEX = "endIndex", "committedIndex"
 TERM, VOTE = "currTerm", "voteLeader"
-TABLES = (
-    JsonTable(
-        "",
-        "dledger_state",
-        "one entry for each line",
-        (JsonField("name", "string", "what it is"),),
-        value=JsonField("value", "string", "its value"),
-    ),
-)
+TABLES = (properties_table("dledger_state", "what it is"),)

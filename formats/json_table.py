@@ -108,6 +108,12 @@ def _keys(levels: tuple[JsonField | tuple[JsonField, JsonField] | Member, ...]) 
             yield from level
 
 
+def properties_table(record_type: str, name: str) -> JsonTable:
+    """The table of a file of Java properties. name: what their names are."""
+    value = JsonField("value", "string", "its value")
+    return JsonTable("", record_type, "one entry for each line", (JsonField("name", "string", name),), value=value)
+
+
 STATE_VERSION, EXPRESSION_TYPE = "stateVersion", "expressionType"
 TOPIC = JsonField("topic", "string", "topic")
 GROUP = JsonField("group", "string", "consumer group")

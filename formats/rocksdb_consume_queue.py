@@ -42,13 +42,10 @@ NUMBERED_UNIT = Struct(*UNIT_OFFSET.subcons, *UNIT.subcons)
 """A unit with its queue offset in front: a row of the temporary file from which a database is built."""
 UNIT_BYTES = UNIT.sizeof()
 BOUND_KEY = Struct(
-    "topic_length" / Rebuild(Int32sb, size_(this.topic)) * "bytes of topic",
-    "before_topic" / Int8ub * "1",
-    "topic" / Bytes(this.topic_length) * "topic",
+    *QUEUE.subcons[:3],
     "before_bound" / Int8ub * "1",
     "bound" / Bytes(len(MAX)) * "min or max: the first or the last entry of the queue",
-    "before_queue" / Int8ub * "1",
-    "queue_id" / Int32sb * "queue id",
+    *QUEUE.subcons[3:5],
 )
 BOUND = Struct(
     "physical_offset" / Int64sb * "position of that entry's record in the commit log",

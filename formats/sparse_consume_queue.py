@@ -16,14 +16,5 @@ UNIT = Struct(
 UNIT_BYTES = UNIT.sizeof()
 assert UNIT_BYTES == batch_consume_queue.UNIT_BYTES
 
-END = {
-    "physical_offset": -1,
-    "size": 0,
-    "tags_code": 0,
-    "store_time": 0,
-    "msg_base_offset": 0,
-    "batch_size": 0,
-    "compacted_offset": -1,
-    "reserved": 0,
-}
+END = {field.name: 0 for field in UNIT.subcons} | {"physical_offset": -1, "compacted_offset": -1}
 """The unit that closes a file."""

@@ -14,8 +14,7 @@ from .scope import ExpressionScope
 class Span(NamedTuple):
     """`length` bytes at `offset` hold the field `path`; `value` is an int, a list of ints, bytes or None.
 
-    `offset` counts from the position given to `spans`. Padding has the path "". If the data end inside a field, the
-    last span has the path "truncated" and no value.
+    Padding has the path "". If the data end inside a field, the last span has the path "truncated" and no value.
     """
 
     offset: int
@@ -25,22 +24,21 @@ class Span(NamedTuple):
     doc: str
 
 
-def spans(schema: c.Construct[Any, Any], data: bytes, position: int = 0) -> list[Span]:
-    """The spans of a record of `schema`. data: bytes from its first one on. position: offset of the first byte."""
-    walker = _Walker(data, position)
+def spans(schema: c.Construct[Any, Any], data: bytes) -> list[Span]:
+    """The spans of a record of `schema`. data: bytes from its first one on."""
+    walker = _Walker(data)
     try:
         walker.walk(nodes_of(schema))
     except EOFError:
         rest = len(data) - walker.at
         if rest:
-            walker.spans.append(Span(position + walker.at, rest, "truncated", None, "data ends"))
+            walker.spans.append(Span(walker.at, rest, "truncated", None, "data ends"))
     return walker.spans
 
 
 class _Walker:
-    def __init__(self, data: bytes, position: int) -> None:
+    def __init__(self, data: bytes) -> None:
         self._stream = io.BytesIO(data)
-        self._position = position
         self._values: dict[str, Any] = {}
         self.at = 0
         self.spans: list[Span] = []
@@ -80,5 +78,5 @@ class _Walker:
         if path:
             self._values[path] = value
         if size:
-            self.spans.append(Span(self._position + self.at, size, path, value, doc))
+            self.spans.append(Span(self.at, size, path, value, doc))
         self.at += size

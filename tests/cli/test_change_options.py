@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from mqstore.cli import progress
-from mqstore.cli.change_options import reading_the_log
 from mqstore.cli.options import Common
 from mqstore.store.disk.layout import Layout
 
@@ -181,7 +180,7 @@ def test_a_log_is_read_from_its_first_file_on(tmp_path: Path, monkeypatch: pytes
     first.rename(first.with_name(f"{start:020}"))
     sizes: list[int] = []
     monkeypatch.setattr(progress.Progress, "advance", lambda self, size: sizes.append(size))
-    with reading_the_log(Layout.open(root), Common()) as tell:
+    with Common().reading("reading the log", Layout.open(root).commit_log_files()) as tell:
         for position in (100, 300, 200, 400):
             tell(start + position)
     assert sizes == [100, 200, 0, 100]
