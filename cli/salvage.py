@@ -113,24 +113,18 @@ def salvage(
     limited = limits != SalvageOptions()
     if limited and layout is LayoutChoice.ORIGINAL:
         raise bad_parameter("--topic, --since and --until need --layout compact")
-    wanted = _wanted(layout, grade, limits, broker_version, common)
+    from ..store.salvage.runs import Grade
+    from ..store.salvage.salvage import LayoutKind, SalvageRequest
+
+    warn_of_nearest_version(broker_version, common)
+    selection, config = limits.selection(), common.config()
+    wanted = SalvageRequest(LayoutKind(layout.value), Grade[grade.name], selection, broker_version, config)
     out = common.checked_output("salvage")
     done = _salvage(images, to, wanted, common)
     out.note_done(f"the new store is complete: {to}")
     with out:
         out.record(_json(done, images, to, layout), text=_text)
     raise Exit(ExitCode.DONE if done.complete else ExitCode.NO)
-
-
-def _wanted(
-    layout: LayoutChoice, grade: GradeName, limits: SalvageOptions, version: str | None, common: Common
-) -> SalvageRequest:
-    from ..store.salvage.runs import Grade
-    from ..store.salvage.salvage import LayoutKind, SalvageRequest
-
-    warn_of_nearest_version(version, common)
-    taken = Grade[grade.name]
-    return SalvageRequest(LayoutKind(layout.value), taken, limits.selection(), version, common.config())
 
 
 def _salvage(images: list[Path], to: Path | None, wanted: SalvageRequest, common: Common) -> Salvaged:

@@ -6,20 +6,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..store.disk.layout import (
-    BATCH_CONSUME_QUEUE,
-    COMMIT_LOG,
-    COMPACTION,
-    CONSUME_QUEUE,
-    CONSUME_QUEUE_EXT,
-    DLEDGER_PREFIX,
-    INDEX,
-    ROCKSDB_CURRENT,
-    ROCKSDB_STORE,
-    TIERED_INDEX_FILES,
-    TIMER_LOG,
-    Layout,
-)
+from ..store.disk import layout as places
+from ..store.disk.layout import Layout
 from ..store.errors import NotAStore, Unreadable, Unsupported
 
 if TYPE_CHECKING:
@@ -32,25 +20,30 @@ _DEEPEST = 7
 _LAYOUT = "layout"
 _LOG = "commit_log"
 _GROUPS = {
-    COMMIT_LOG: _LOG,
-    CONSUME_QUEUE: "consume_queue",
-    BATCH_CONSUME_QUEUE: "consume_queue",
-    CONSUME_QUEUE_EXT: "consume_queue",
-    INDEX: "index",
-    TIMER_LOG: "timer",
+    places.COMMIT_LOG: _LOG,
+    places.CONSUME_QUEUE: "consume_queue",
+    places.BATCH_CONSUME_QUEUE: "consume_queue",
+    places.CONSUME_QUEUE_EXT: "consume_queue",
+    places.INDEX: "index",
+    places.TIMER_LOG: "timer",
     "timerwheel": "timer",
     "checkpoint": "checkpoint",
     "config": "config",
-    TIERED_INDEX_FILES: "config",
-    COMPACTION: "compaction",
-    ROCKSDB_STORE: _LAYOUT,
+    places.TIERED_INDEX_FILES: "config",
+    places.COMPACTION: "compaction",
+    places.ROCKSDB_STORE: _LAYOUT,
     "abort": _LAYOUT,
     "lock": _LAYOUT,
 }
 """Name of a part of a store → the group of its checks."""
-_ABOVE_TOPICS = {CONSUME_QUEUE: 1, BATCH_CONSUME_QUEUE: 1, CONSUME_QUEUE_EXT: 1, COMPACTION: 2}
+_ABOVE_TOPICS = {
+    places.CONSUME_QUEUE: 1,
+    places.BATCH_CONSUME_QUEUE: 1,
+    places.CONSUME_QUEUE_EXT: 1,
+    places.COMPACTION: 2,
+}
 """Levels of directories from the root to the topics' directories."""
-_OF_ROOTS = (COMMIT_LOG, CONSUME_QUEUE, BATCH_CONSUME_QUEUE, INDEX, "checkpoint")
+_OF_ROOTS = (places.COMMIT_LOG, places.CONSUME_QUEUE, places.BATCH_CONSUME_QUEUE, places.INDEX, "checkpoint")
 """A store's root has at least one of these."""
 _OF_SCOPE = ": --topic"
 """End of the reasons in `unread` that come from the scope of a queue."""
@@ -125,8 +118,8 @@ def _is_root(path: Path) -> bool:
     have such a name, and a DLedger has an index and a checkpoint of its own.
     """
     there = {name for name in _OF_ROOTS if os.path.exists(path / name)}  # noqa: PTH110 (no errors)
-    if path.name in _GROUPS or path.name.startswith(DLEDGER_PREFIX):
-        return {COMMIT_LOG, CONSUME_QUEUE} <= there
+    if path.name in _GROUPS or path.name.startswith(places.DLEDGER_PREFIX):
+        return {places.COMMIT_LOG, places.CONSUME_QUEUE} <= there
     return bool(there)
 
 
@@ -140,7 +133,7 @@ def _part(root: Path, path: Path, whole: Path, config: BrokerConfig) -> VerifyTa
         return None
     logs, inside = layout.commit_log_directories, whole.relative_to(root).parts
     group = _GROUPS.get(inside[0].partition(".")[0])
-    if inside[0].startswith(DLEDGER_PREFIX) or any(_inside(whole, log) or _inside(log, whole) for log in logs):
+    if inside[0].startswith(places.DLEDGER_PREFIX) or any(_inside(whole, log) or _inside(log, whole) for log in logs):
         group = _LOG
     elif whole.name.partition(".")[0] in (timer_check.FILE, timer_metrics.FILE):
         group = "timer"
@@ -150,7 +143,7 @@ def _part(root: Path, path: Path, whole: Path, config: BrokerConfig) -> VerifyTa
         if not is_of_tier(inside[0]):
             return None
         group = "config"  # the metadata of segments is in config/
-    if not whole.is_dir() and (whole.parent / ROCKSDB_CURRENT).is_file():
+    if not whole.is_dir() and (whole.parent / places.ROCKSDB_CURRENT).is_file():
         hint = f"name its directory, {path.parent}"
         raise Unsupported("one file of a RocksDB", path=path, hint=hint)
     shown = Path(*path.parts[: max(0, len(path.parts) - len(inside))])

@@ -16,5 +16,5 @@ UNIT = Struct(
 UNIT_BYTES = UNIT.sizeof()
 assert UNIT_BYTES == batch_consume_queue.UNIT_BYTES
 
-END = {field.name: 0 for field in UNIT.subcons} | {"physical_offset": -1, "compacted_offset": -1}
+END: dict[str, int] = {str(field.name): 0 for field in UNIT.subcons} | {"physical_offset": -1, "compacted_offset": -1}
 """The unit that closes a file."""

@@ -10,7 +10,7 @@ from ...formats.kinds import KINDS
 from ...store.disk.compressed import read_regular
 from ...store.inspect.recognise import Recognised
 from ..options import Common
-from .chunks import Chunk, Single, only_record
+from .chunks import Chunk, only_record, single
 
 _TEXTS = ("abort", "lock")
 _TEXT_BYTES = 4096
@@ -27,7 +27,7 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
     else:
         data = read_regular(what.path, schema.sizeof())
         fields = schema.parse(data.ljust(schema.sizeof(), b"\0"))
-    yield Single({"type": kind.record_type, **{name: fields[name] for name in names}}, data, schema)
+    yield single({"type": kind.record_type, **{name: fields[name] for name in names}}, data, schema)
 
 
 def summary(what: Recognised, common: Common) -> dict[str, Any]:

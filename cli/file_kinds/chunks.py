@@ -103,22 +103,8 @@ def damage_text(ranges: int, size: int, first: str) -> str:
     return f"{counted(ranges, 'damaged range')}, {counted(size, 'byte')}, the first at {first}"
 
 
-class Single(NamedTuple):
-    """A file that is one record."""
-
-    record: Record
-    data: bytes
-    schema: Construct[Any, Any]
-
-    def records(self) -> Iterator[Record]:
-        yield self.record
-
-    def pieces(self) -> Iterator[RecordPiece]:
-        yield RecordPiece(str(self.record["type"]), 0, self.data, self.schema)
-
-
 class Texts(NamedTuple):
-    """Records made by other code than a schema, and the bytes that they come from."""
+    """Records that are no array, and the bytes that they come from."""
 
     found: Iterable[Record]
     bytes_of: Callable[[], Iterator[RecordPiece]]
@@ -130,8 +116,13 @@ class Texts(NamedTuple):
         return self.bytes_of()
 
 
+def single(record: Record, data: bytes, schema: Construct[Any, Any]) -> Texts:
+    """A file, or the beginning of a file, that is one record."""
+    return Texts([record], lambda: iter([RecordPiece(str(record["type"]), 0, data, schema)]))
+
+
 class Chunk(Protocol):
-    """Consecutive records of a file; see `RecordArray`, `NonRecordRange`, `Single`, `Texts`."""
+    """Consecutive records of a file; see `RecordArray`, `NonRecordRange`, `Texts`."""
 
     def records(self) -> Iterator[Record]:
         """The records, by the field names of the output."""

@@ -14,7 +14,7 @@ from ...store.errors import Missing
 from ...store.index.read import Index, IndexFile, open_index_file
 from ...store.inspect.recognise import Recognised
 from ..options import Common
-from .chunks import Chunk, RecordArray, Single
+from .chunks import Chunk, RecordArray, single
 from .one_file import broken, files_at, unreadable
 
 
@@ -31,7 +31,7 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
                     raise
                 continue
             header = {"type": "index_header", "file": name, **file.header._asdict()}
-            yield Single(header, HEADER.build(file.header._asdict()), HEADER)
+            yield single(header, HEADER.build(file.header._asdict()), HEADER)
             for first, items in file.columns():
                 begin = max(0, (at or 0) - first)
                 items, first = items[begin:], first + begin

@@ -11,7 +11,7 @@ from ...formats.tiered_index import HEADER, HEADER_BYTES, ITEM, items_offset
 from ...store.inspect.recognise import Recognised
 from ...store.tiered.segments import SegmentItems, SegmentSpan, items, open_segments, read_index, slot_of
 from ..options import Common
-from .chunks import Chunk, NonRecordRange, RecordArray, Single, state_of_numbers
+from .chunks import Chunk, NonRecordRange, RecordArray, single, state_of_numbers
 
 if TYPE_CHECKING:
     from construct import Construct
@@ -23,7 +23,7 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
         for file in files.files:
             index, name = read_index(files, file), Path(file.path).name
             record = {"type": "tiered_index_header", "file": name, "slots": index.slots}
-            yield Single({**record, **index.header}, HEADER.build(index.header), HEADER)
+            yield single({**record, **index.header}, HEADER.build(index.header), HEADER)
             if index.problem:
                 yield NonRecordRange.damage(file.start, file.size, f"{name}: {index.problem}")
             extent = SegmentSpan(index)

@@ -12,7 +12,7 @@ from ...store.counted import counted
 from ...store.inspect.recognise import Recognised
 from ...store.tiered.segments import index_items, odd_slots, open_index_files, read_index_file
 from ..options import Common
-from .chunks import Chunk, NonRecordRange, Single
+from .chunks import Chunk, NonRecordRange, single
 from .tiered_index import item_units
 
 
@@ -22,7 +22,7 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
         for file in files.files:
             index, name = read_index_file(files, file, common.config()), Path(file.path).name
             record = {"type": "tiered_index_file_header", "file": name, "slots": index.slots}
-            yield Single({**record, **index.header}, HEADER.build(index.header), HEADER)
+            yield single({**record, **index.header}, HEADER.build(index.header), HEADER)
             for problem in filter(None, (index.problem, odd_slots(files, index))):
                 size = HEADER_BYTES if index.items else file.size
                 yield NonRecordRange.damage(file.start, size, f"{name}: {problem}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mqstore.cli.file_kinds.chunks import NonRecordRange, RecordArray, Single, only_record
+from mqstore.cli.file_kinds.chunks import NonRecordRange, RecordArray, only_record, single
 from mqstore.formats.derive import dtype_of
 from mqstore.formats.timer_wheel import SLOT
 
@@ -43,7 +43,7 @@ def test_zeros_and_what_is_silent_are_no_records() -> None:
 
 
 def test_a_file_that_is_one_record_has_one() -> None:
-    one = Single({"type": "lock", "content": "lock"}, b"lock", SLOT)
+    one = single({"type": "lock", "content": "lock"}, b"lock", SLOT)
     assert only_record([one]) == {"content": "lock"}
     for chunks in ([], [one, one]):
         with pytest.raises(ValueError, match="values to unpack"):
