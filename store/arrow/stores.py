@@ -287,7 +287,6 @@ class RemoteFiles(MappedFileQueue):
         return self._packed[file.path]
 
     def read_file(self, file: MappedFile, offset: int, size: int) -> bytes:
-        """Up to `size` bytes of one file from `offset` on."""
         if file.compressed:
             return super().read_file(file, offset, size)
         end = min(file.size, offset + size)
@@ -335,7 +334,6 @@ class RemoteFiles(MappedFileQueue):
         raise Unsupported("object storage is read by ranges only", path=file.path)
 
     def close(self) -> None:
-        """Close the files; a later read opens them again."""
         super().close()
         while self._opened:
             self._opened.popitem()[1].close()

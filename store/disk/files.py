@@ -583,7 +583,6 @@ class Edit(NamedTuple):
         return cls("create", str(path), reason, codes, length=size or len(data), pieces=((0, data),))
 
     def to_json(self) -> dict[str, Any]:
-        """Fields of the JSON."""
         kind = "create" if self.kind == "rebuild" else self.kind
         return {
             "path": self.path,

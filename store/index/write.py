@@ -176,7 +176,8 @@ class IndexImage:
             begin[1:] = header.begin_timestamp
         out["key_hash"] = fitting.key_hash
         out["physical_offset"] = fitting.physical_offset
-        out["time_diff"] = _seconds_column(fitting.store_timestamp, begin)
+        seconds = np.clip((fitting.store_timestamp - begin) // _SECOND_MS, 0, _SECONDS_MAX)
+        out["time_diff"] = np.where(begin > 0, seconds, 0)
         out["previous"] = previous
         heads = count if self._count_every_put else int(np.count_nonzero(previous == 0))
         self.header = header._replace(
@@ -219,13 +220,6 @@ def _seconds(timestamp: int, begin: int) -> int:
     if begin <= 0 or timestamp < begin:
         return 0
     return min((timestamp - begin) // _SECOND_MS, _SECONDS_MAX)
-
-
-def _seconds_column(timestamp: Ints, begin: Ints) -> Ints:
-    import numpy as np
-
-    seconds = np.clip((timestamp - begin) // _SECOND_MS, 0, _SECONDS_MAX)
-    return np.where(begin > 0, seconds, 0)
 
 
 _NAME_FORMAT = "%Y%m%d%H%M%S%f"

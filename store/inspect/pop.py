@@ -20,7 +20,6 @@ import numpy as np
 from ...formats import message_properties as names
 from ...formats import pop as pop_format
 from ...formats.consumer_order_info import FILE as ORDER_FILE
-from ...formats.derive.ragged import Ragged
 from ...formats.hashing import utf8
 from ...formats.message_properties import RETRY_PREFIX
 from ...formats.property_columns import PropertyItems
@@ -170,7 +169,10 @@ def pop_records(
                 if not about or any(one.is_in(fields) for one in about):
                     _add(found, tag, CheckPoint(fields, int(batch.position[row]), place))
         again = topics.begins(utf8(RETRY_PREFIX)) & (items.find(pop_format.FIRST_POP_TIME).length > 0)
-        _add_returned(found, batch, np.flatnonzero(again).tolist(), items.find(names.UNIQ_KEY))
+        keys = items.find(names.UNIQ_KEY)
+        for row in np.flatnonzero(again).tolist():
+            mine = found.came_back.setdefault(topics[row].decode("utf-8", "replace"), {})
+            mine.setdefault(identity(batch, row, keys), []).append(int(batch.position[row]))
     _join_again(found)
     read, topics_of_pop = np.sort(np.concatenate(seen)), [topic for topic in store.topics if topic.startswith(own)]
     found.lost += sum(unread_records(store, topic, behind, read) for topic in topics_of_pop) if about else 0
@@ -223,14 +225,6 @@ def _add(found: PopRecords, tag: str, new: CheckPoint) -> None:
         old = found.check_points.get(key)
         if old is None or old.position < new.position:
             found.check_points[key] = new
-
-
-def _add_returned(found: PopRecords, batch: Batch, rows: list[int], keys: Ragged) -> None:
-    topics = batch.columns.ragged("topic")
-    for row in rows:
-        topic = topics[row].decode("utf-8", "replace")
-        mine = found.came_back.setdefault(topic, {})
-        mine.setdefault(identity(batch, row, keys), []).append(int(batch.position[row]))
 
 
 AGAIN = "again"

@@ -259,7 +259,11 @@ def timers(
         return Timers(now_ms, live=store.in_use)
     wheel = wheel_of(store, now_ms, note, started)
     chained = entries_of(store, wheel)
-    _note_chain_ends(chained, note)
+    if chained.cut:
+        leads = counted(chained.cut, "slot of the wheel leads", "slots of the wheel lead")
+        note(f"timers: {leads} to a place without an entry")
+    if chained.stuck_ms is not None:
+        note(f"timers: {_STUCK}")
     if kept is not None:
         wheel, chained = with_database(wheel, chained, kept, now_ms, note)
     found = Timers(now_ms, wheel.read_ms, wheel.queue_offset, live=store.in_use)
@@ -293,14 +297,6 @@ def delivered_again(delivered: DeliveredTimers, now_ms: int, started: Outcome, u
     often = np.bincount(facts.group, facts.times)[facts.group] + np.isin(facts.group, list(facts.delivered))
     rows = facts.messages((facts.records.cancels.length <= 0) & (often > 1))
     return [row for each in rows if (row := _row(facts, cancels, each, now_ms)).again]
-
-
-def _note_chain_ends(chained: Chained, note: Note) -> None:
-    if chained.cut:
-        leads = counted(chained.cut, "slot of the wheel leads", "slots of the wheel lead")
-        note(f"timers: {leads} to a place without an entry")
-    if chained.stuck_ms is not None:
-        note(f"timers: {_STUCK}")
 
 
 def _row(facts: TimerFacts, cancels: Cancels, rows: Ints, now_ms: int) -> Timer:

@@ -520,17 +520,13 @@ def _entries(path: Path, rows: _Rows) -> Iterator[tuple[bytes, bytes | None]]:
     """Keys and values of a database; None deletes the key."""
     for (table, topic, group), offsets in rows.items():
         if path.name != SECOND:
-            yield utf8(f"{topic}@{group}"), _row_json(offsets)
+            row = {str(queue): offset for queue, offset in offsets.items() if offset is not None}
+            value = json.dumps({MEMBER_OF[CONSUMED]: row}, separators=(",", ":"))
+            yield utf8(f"{topic}@{group}"), value.encode()
             continue
         for queue, offset in offsets.items():
             key = position_key(utf8(group), utf8(topic), queue, _TABLE_IDS[table])
             yield key, None if offset is None else position_value(offset)
-
-
-def _row_json(offsets: Mapping[int, int | None]) -> bytes:
-    """The value for one topic and group in databases with JSON values."""
-    row = {str(queue): offset for queue, offset in offsets.items() if offset is not None}
-    return json.dumps({MEMBER_OF[CONSUMED]: row}, separators=(",", ":")).encode()
 
 
 def _changed_rows(moves: Sequence[Move], positions: Sequence[Position]) -> _Rows:

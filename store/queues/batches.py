@@ -27,11 +27,10 @@ from ...formats.hashing import java_integer, java_string
 from ...formats.property_columns import find
 from ...formats.sparse_consume_queue import UNIT as SPARSE_UNIT
 from ...formats.sparse_consume_queue import UNIT_BYTES as SPARSE_UNIT_BYTES
-from ..disk.byte_reader import Closing
 from ..disk.file_queue import MappedFile, MappedFileQueue
 from ..disk.layout import Layout, queue_directories
 from ..disk.lock import stream_of
-from .read import QueueSummary
+from .read import QueueInFiles, QueueSummary
 from .start import LoadedQueueFile, QueueState
 from .units import UNITS_AT_ONCE, FileUnits, Units, is_valid
 
@@ -53,13 +52,8 @@ class BatchUnit(NamedTuple):
     batch_size: int
 
 
-class BatchConsumeQueue(Closing):
+class BatchConsumeQueue(QueueInFiles):
     """One batch queue, read-only; a context manager. Units are numbered from the first unit of the first file on."""
-
-    def __init__(self, topic: str, queue_id: int, files: MappedFileQueue) -> None:
-        self.topic = topic
-        self.queue_id = queue_id
-        self.files = files
 
     @cached_property
     def stream(self) -> FileUnits:
@@ -186,10 +180,6 @@ class BatchConsumeQueue(Closing):
                 high = middle
         return min(low, end)
 
-    def close(self) -> None:
-        """Close the files."""
-        self.files.close()
-
 
 class SparseUnits(NamedTuple):
     """Consecutive units. position: int64[n], the number in the file's name plus the byte in the file."""
@@ -279,12 +269,10 @@ class BatchQueueState(QueueState):
 
     @property
     def min_offset(self) -> int:
-        """minOffsetInQueue."""
         return self._min_offset
 
     @property
     def max_offset(self) -> int:
-        """maxOffsetInQueue."""
         return self._max_offset
 
     def _max_physical_of(self, unit: np.void) -> int:
@@ -304,7 +292,6 @@ class BatchQueueState(QueueState):
         self._set_offsets()
 
     def clear(self) -> None:
-        """Delete all files."""
         super().clear()
         self._min_offset, self._max_offset = _UNKNOWN_OFFSET, 0
 

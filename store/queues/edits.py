@@ -84,7 +84,7 @@ def queue_edits(
         yield Edit("move", entry.path, "neither this file nor any file before it has a unit", ("I-074",))
         del files[int(entry.name)]
     for start in sorted({*written, *files}):
-        rows = _rows_of(starts, start)
+        rows = slice(*np.searchsorted(starts, [start, start + 1]).tolist())
         existing = files.get(start)
         if start >= end:
             if existing is not None:
@@ -94,11 +94,6 @@ def queue_edits(
         else:
             yield from _changes(fix, rows, existing, start, unit_bytes)
             yield from _dead_tail(existing, end - start, file_bytes)
-
-
-def _rows_of(starts: Ints, start: int) -> slice:
-    """The units that lie in the file with first byte `start`. starts: the file of each unit, sorted."""
-    return slice(*np.searchsorted(starts, [start, start + 1]).tolist())
 
 
 def _empty_front(files: dict[int, DirectoryEntry], written: set[int]) -> list[DirectoryEntry]:

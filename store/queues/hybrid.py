@@ -84,23 +84,19 @@ class HybridConsumeQueues(ConsumeQueues):
         yield from merge(super().__iter__(), self._lmq.values())
 
     def open(self, topic: str, queue_id: int) -> ConsumeQueue:
-        """One queue. Raises NotFound, Unreadable."""
         lmq = topic in self._lmq
         return self.in_database.open(topic, queue_id) if lmq else super().open(topic, queue_id)
 
     def has_topic(self, topic: str) -> bool:
-        """Whether the topic has queues, or a directory for them."""
         return topic in self._lmq or super().has_topic(topic)
 
     def of_topic(self, topic: str) -> list[QueueDirectory]:
-        """The queues of one topic, by queue id; empty if the topic has none."""
         return [self._lmq[topic]] if topic in self._lmq else super().of_topic(topic)
 
     def _listed(self, each: QueueDirectory) -> ConsumeQueue:
         return self.open(each.topic, each.queue_id) if each.topic in self._lmq else super()._listed(each)
 
     def close(self) -> None:
-        """Close the database, if it was opened."""
         self.in_database.close()
 
 

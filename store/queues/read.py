@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
@@ -100,13 +100,20 @@ class QueueSummary(NamedTuple):
     end_position: int | None = None
 
 
-class ConsumeQueue(Closing):
-    """One topic-queue; a context manager. `ConsumeQueue.open` opens it."""
+class QueueInFiles(Closing):
+    """One topic-queue of any kind, and the files of its units."""
 
     def __init__(self, topic: str, queue_id: int, files: MappedFileQueue) -> None:
         self.topic = topic
         self.queue_id = queue_id
         self.files = files
+
+    def close(self) -> None:
+        self.files.close()
+
+
+class ConsumeQueue(QueueInFiles):
+    """One topic-queue; a context manager. `ConsumeQueue.open` opens it."""
 
     @classmethod
     def open(cls, layout: Layout, topic: str, queue_id: int, file_size: int | None = None) -> ConsumeQueue:
@@ -190,7 +197,7 @@ class ConsumeQueue(Closing):
                 continue
             if log_end is None or not is_cut(last.physical_offset, log_end):
                 return last
-            first_dead = _first_false(begin, last.queue_offset, self._lies_before(log_end))
+            first_dead = _first_false(begin, last.queue_offset, partial(self._lies_before, log_end))
             if first_dead > begin:
                 return self.unit(first_dead - 1)
         return None
@@ -250,12 +257,9 @@ class ConsumeQueue(Closing):
                     yield unit
                 stop = unit.queue_offset
 
-    def _lies_before(self, log_end: int) -> Callable[[int], bool]:
-        def before(number: int) -> bool:
-            unit = self.unit(number)
-            return unit is not None and unit.valid and not is_cut(unit.physical_offset, log_end)
-
-        return before
+    def _lies_before(self, log_end: int, number: int) -> bool:
+        unit = self.unit(number)
+        return unit is not None and unit.valid and not is_cut(unit.physical_offset, log_end)
 
     def _last_valid(self, begin: int, stop: int) -> Unit | None:
         """The last valid unit of begin ≤ k < stop, all in one file; searched from the end."""
@@ -300,10 +304,6 @@ class ConsumeQueue(Closing):
         if file is not None:
             self.files.read_around(file, position - file.start, memoryview(data))
         return bytes(data)
-
-    def close(self) -> None:
-        """Close the files."""
-        self.files.close()
 
 
 class ConsumeQueues:

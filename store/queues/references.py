@@ -235,7 +235,6 @@ class UnitPlaces(RecordPlaces):
     number: Ints
 
     def sorted(self, *, reverse: bool = False) -> UnitPlaces:
-        """By position, duplicates removed."""
         order = np.lexsort((self.number, self.queue_id, self.position))
         by = self.take(order)
         first = np.flatnonzero(np.append(True, np.diff(by.position) != 0)[: len(by)])

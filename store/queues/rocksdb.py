@@ -332,7 +332,6 @@ class RocksdbConsumeQueue(ConsumeQueue):
 
     @cached_property
     def stream(self) -> UnitStream:
-        """The units as arrays."""
         return self.copied or self._units(self.first_offset, self._end)
 
     def _units(self, first: int, stop: int) -> UnitStream:
@@ -403,13 +402,11 @@ class RocksdbConsumeQueue(ConsumeQueue):
                 yield Unit(number, *_UNIT.unpack(value)[:3])
 
     def summary(self, log_start: int = 0, log_end: int | None = None, *, broker_4: bool = False) -> QueueSummary:
-        """What the queue holds, as for a queue in files."""
         if self.first_offset == self._end:
             return QueueSummary(self.topic, self.queue_id, self._end, self._end)
         return super().summary(log_start, log_end, broker_4=broker_4)
 
     def _last_unit(self, log_end: int | None) -> Unit | None:
-        """The last valid unit that points into the log."""
         for unit in self.newest_first():
             if unit.valid and (log_end is None or not is_cut(unit.physical_offset, log_end)):
                 return unit
@@ -479,7 +476,6 @@ class RocksdbConsumeQueues(ConsumeQueues):
         return iter(self._all.values())
 
     def open(self, topic: str, queue_id: int) -> ConsumeQueue:
-        """Open one queue. Raises NotFound, Unreadable."""
         if (topic, queue_id) not in self._all:
             what = f"no queue {queue_id} of topic {topic}"
             raise NotFound(what if self.has_topic(topic) else f"no such topic: {topic}")
@@ -489,11 +485,9 @@ class RocksdbConsumeQueues(ConsumeQueues):
         return found
 
     def of_topic(self, topic: str) -> list[QueueDirectory]:
-        """The queues of one topic, by queue id; empty if the topic has none."""
         return [queue for queue in self if queue.topic == topic]
 
     def has_topic(self, topic: str) -> bool:
-        """Whether the topic has queues."""
         return any(queue.topic == topic for queue in self)
 
     def _listed(self, each: QueueDirectory) -> ConsumeQueue:

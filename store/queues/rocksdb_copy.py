@@ -141,7 +141,6 @@ class _CopiedUnits(UnitStream):
                 yield at, units[at - begin : min(behind, end) - begin]
 
     def fill(self, first: int, units: Units, *, around: bool = False) -> None:
-        """See `UnitStream.fill`."""
         self._files.fill(first, units, around=around)
 
 

@@ -218,8 +218,6 @@ _ROWS_AT_ONCE = 1 << 16
 _TABLE_BYTES = 256 << 20
 """When keys and values in a table reach this size, a new table begins."""
 _NAME = "{:06}.built"
-Stretches = Iterable[tuple[list[bytes], list[bytes]]]
-"""Keys and values in key order, some at a time."""
 _BYTES_OF_UNIT, _BYTES_OF_BOUND = 64, 256
 """Upper estimates of what a unit and a bound take in a database."""
 
@@ -406,10 +404,14 @@ def build(folder: Path, spool: UnitSpool, dispatched: int, kept: Mapping[QueueId
             path.unlink()
 
 
-def _build(rocksdict: Any, folder: Path, spool: UnitSpool, ends: Stretches) -> None:
+def _build(rocksdict: Any, folder: Path, spool: UnitSpool, ends: Mapping[bytes, bytes]) -> None:
     units, bounds = table_options(rocksdict, packed=True), table_options(rocksdict)
     tables = list(_unit_tables(rocksdict, units, folder, spool))
-    rows = [_write_table(rocksdict, bounds, folder / "bounds.built", ends)]
+    bound_table = folder / "bounds.built"
+    writer = _writer(rocksdict, bounds, bound_table)
+    for key in sorted(ends):
+        writer[key] = ends[key]
+    writer.finish()
     options = table_options(rocksdict)
     options.create_if_missing(True)
     options.create_missing_column_families(True)
@@ -420,14 +422,14 @@ def _build(rocksdict: Any, folder: Path, spool: UnitSpool, ends: Stretches) -> N
         if tables:
             database.ingest_external_file(tables, taken)
         family = database.get_column_family(BOUNDS)
-        family.ingest_external_file(rows, taken)
+        family.ingest_external_file([str(bound_table)], taken)
         del family
     finally:
         database.close()
 
 
-def _bound_rows(spool: UnitSpool, dispatched: int, kept: Mapping[QueueId, QueueBound] | None) -> Stretches:
-    """All rows of the family `offset`, in key order."""
+def _bound_rows(spool: UnitSpool, dispatched: int, kept: Mapping[QueueId, QueueBound] | None) -> dict[bytes, bytes]:
+    """All rows of the family `offset`."""
     ends = dict(spool.ends)
     for queue, bound in (kept or {}).items():
         if queue not in ends or ends[queue].queue_offset < bound.queue_offset:
@@ -440,10 +442,8 @@ def _bound_rows(spool: UnitSpool, dispatched: int, kept: Mapping[QueueId, QueueB
         if spool.has_holes(queue):  # a broker's bisection for the first unit would end at a hole
             begin = formats.BOUND.build(spool.first(queue)._asdict())
             rows[formats.bound_key(utf8(queue.topic), queue.queue_id, MIN)] = bytes(begin)
-    checkpoint = CHECKPOINT.build({"physical_offset": dispatched})
-    rows[CHECKPOINT_KEY] = bytes(checkpoint)
-    keys = sorted(rows)
-    yield keys, [rows[key] for key in keys]
+    rows[CHECKPOINT_KEY] = bytes(CHECKPOINT.build({"physical_offset": dispatched}))
+    return rows
 
 
 def _unit_tables(rocksdict: Any, options: Any, folder: Path, spool: UnitSpool) -> Iterator[str]:
@@ -499,15 +499,6 @@ def _entries(prefix: Any, rows: Any) -> tuple[list[bytes], list[bytes]]:
     raw = rows.view(np.uint8).reshape(len(rows), ROW.itemsize)
     keys[:, len(prefix) :] = raw[:, : _OFFSET.itemsize]
     return keys.view(f"V{width}").ravel().tolist(), values_of(rows).view(_VALUE).tolist()
-
-
-def _write_table(rocksdict: Any, options: Any, path: Path, entries: Stretches) -> str:
-    writer = _writer(rocksdict, options, path)
-    for keys, values in entries:
-        for key, value in zip(keys, values, strict=True):
-            writer[key] = value
-    writer.finish()
-    return str(path)
 
 
 def _writer(rocksdict: Any, options: Any, path: Path) -> Any:

@@ -232,7 +232,6 @@ class FileUnits(UnitStream):
             number += count
 
     def written(self, first: int = 0) -> Iterator[tuple[int, Units]]:
-        """See `UnitStream.written`."""
         try:
             for file in self.files.files:
                 for begin, count in self.data(file, WINDOW_UNITS, first):
@@ -243,7 +242,6 @@ class FileUnits(UnitStream):
             self.files.close()
 
     def fill(self, first: int, units: Units, *, around: bool = False) -> None:
-        """See `UnitStream.fill`."""
         stop = first + len(units)
         try:
             for file in self.files.files_in(first * self._size, stop * self._size):
@@ -313,7 +311,6 @@ class RowUnits(UnitStream):
     def windows(
         self, first: int = 0, stop: int = LARGEST_OFFSET, *, reverse: bool = False, most: int | None = None
     ) -> Iterator[tuple[int, Units]]:
-        """See `UnitStream.windows`."""
         step, first, stop = most or WINDOW_UNITS, max(first, self.first), min(stop, self.stop)
         if reverse:
             yield from self._backwards(first, stop, step)
@@ -347,7 +344,6 @@ class RowUnits(UnitStream):
                 yield number + begin, units[begin : begin + most]
 
     def fill(self, first: int, units: Units, *, around: bool = False) -> None:
-        """See `UnitStream.fill`."""
         for number, some in self.windows(first, first + len(units)):
             units[number - first : number - first + len(some)] = some
 

@@ -393,7 +393,6 @@ class LogPicture(LogWatcher):
 
     @classmethod
     def fresh(cls, context: VerifyContext) -> Self:
-        """Return an empty picture for the log of a run."""
         files = context.store.log_files
         return cls(LogPlaces.of(files.start, files.end, files.file_size or 0))
 
@@ -403,7 +402,6 @@ class LogPicture(LogWatcher):
         return ["", *map(java_string, self.topics)]
 
     def records(self, records: Records) -> None:
-        """Count good records."""
         size = records.ints("total_size")
         time = np.clip(records.ints("store_timestamp"), 0, _TIME_MAX_MS)
         local = records.topics.ids
@@ -417,18 +415,15 @@ class LogPicture(LogWatcher):
         self._put(records.position, size, time, topic)
 
     def stale(self, records: Records) -> None:
-        """Count records that are cut off."""
         self.dead += len(records)
         size = records.ints("total_size")
         for begin, each in zip(records.position.tolist(), size.tolist(), strict=True):
             self._put_range(PlaceContent.DEAD, begin, begin + each)
 
     def extent(self, extent: Extent) -> None:
-        """Count bytes that are no record."""
         self._put_range(_OF_EXTENT[extent.kind], extent.position, extent.end)
 
     def merge(self, context: VerifyContext, left: Self) -> None:
-        """Add the picture of the next part of the log."""
         numbers = np.append(0, self._numbers(list(left.topics)))
         self._coarser(max(self.step, left.step))
         left._coarser(self.step)

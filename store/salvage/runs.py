@@ -157,7 +157,6 @@ class Sources(Closing):
         self.expired |= lost
 
     def close(self) -> None:
-        """Close the open ones."""
         while self._open:
             self._open.popitem()[1].close()
 

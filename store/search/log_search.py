@@ -33,7 +33,7 @@ from ..queues.read import ConsumeQueue, Unit
 from ..queues.references import of_queue
 from ..queues.units import is_valid
 from ..settings.options import options_of
-from .selection import Selection, Slice, Time, TimeRange, times_of
+from .selection import Selection, Slice, Time, TimeRange, parse_range, time_text
 from .store import FoundMessage, Note, StoreReader, Via, silent
 
 LAST_OFFSET = (1 << 63) - 1
@@ -545,7 +545,7 @@ def selected(
     """
     if on_damage not in ("warn", "raise", "skip"):
         raise InvalidInput(f"on_damage is warn, raise or skip, not {on_damage!r}")
-    times = times_of(since, until)
+    times = parse_range(time_text(since), time_text(until), option="")
     condition = None if where is None else (Where(where) if isinstance(where, str) else where).to_the_end()
     one = Selection(times=times, where=condition)
     names = [topics] if isinstance(topics, str) else topics

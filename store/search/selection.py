@@ -85,13 +85,8 @@ Time: TypeAlias = "str | int | datetime | None"
 """Text as in `parse_time`, ms since 1970, or a datetime; None sets no limit."""
 
 
-def times_of(since: Time, until: Time) -> TimeRange:
-    """The range since ≤ store time < until. Raises InvalidInput."""
-    return parse_range(_time_text(since), _time_text(until), option="")
-
-
-def _time_text(time: Time) -> str | None:
-    """A time as text; one before 1970 becomes 0, as no range begins earlier."""
+def time_text(time: Time) -> str | None:
+    """A time as text; one before 1970 becomes 0, as no range begins earlier. Raises InvalidInput."""
     from datetime import datetime
 
     if isinstance(time, datetime):
