@@ -107,9 +107,7 @@ def settings(config: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def naming_log(directories: Iterable[PathLike[str]]) -> NextCommand:
-    """Return options that name these directories of the log. A broker splits the names at a comma: if one has a comma,
-    its JVM must name another separator.
-    """
+    """Return options that name these directories of a log; if one has a comma, the JVM must name another separator."""
     names = [*map(fspath, directories)]
     separator = next((char for char in ",;:|" if not any(char in name for name in names)), ",")
     splitter = {} if separator == "," else {SPLITTER_PROPERTY: separator}
@@ -125,9 +123,7 @@ class NextCommand(NamedTuple):
 
     @property
     def changes(self) -> bool:
-        """Whether it repairs something, in place or in a plain copy, or shows how. Other commands show or save what is
-        there.
-        """
+        """Whether it repairs something, in place or in a plain copy, or shows how. Others show or save it."""
         repairs = not {"--apply", "--convert"}.isdisjoint(self.words)
         return repairs or self.words[0] in _IN_PLACE or self.words[:2] in _FINISH
 
@@ -300,9 +296,7 @@ def next_commands(
 
 
 def going_on(findings: Iterable[Finding], root: PathLike[str] | str, given: Given) -> NextCommand | None:
-    """Return the command that finishes an interrupted change, which comes before all others; None if there is no such
-    change, or if a plain `recover` finishes it.
-    """
+    """Return the command that must first finish an interrupted change; None without one, or if plain `recover` does."""
     for finding in findings:
         if finding.code == INTERRUPTED and (cure := cure_of(finding)) not in MENDS:
             if cure.startswith("mqstore pipeline "):
@@ -401,9 +395,7 @@ def tidying_commands(
     *,
     recovered: bool | None = None,
 ) -> list[NextCommand]:
-    """Return the commands that repair the warnings of a store in order; those that only show them are left out.
-    recovered: as of `next_commands`.
-    """
+    """Return the commands that repair the warnings of a store in order, not those that only show them."""
     commands = next_commands(findings, root, given, recovered=recovered or None, least=Severity.WARNING)
     return [each for each in commands if each.changes]
 
@@ -499,9 +491,7 @@ def _mending(
 
 
 def _saving(lost: dict[str, list[Finding]], root: PathLike[str] | str, given: Given, unmendable: str) -> NextCommand:
-    """Return the command that saves the readable messages to a new store, with their queue offsets if the store can be
-    converted.
-    """
+    """Return the command that saves the readable messages to a new store, with queue offsets if it can be converted."""
     codes = _codes(finding for found in lost.values() for finding in found)
     compact = salvaging(root, given, "--layout", "compact")
     made = converting(root, given) if _CONVERTED in unmendable else compact

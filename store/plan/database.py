@@ -217,9 +217,7 @@ class DatabaseAudit(LogObserver):
         return found
 
     def changes(self) -> tuple[UnitChanges, dict[bytes, bytes | None]] | None:
-        """Return units to change and rows by key (None: delete); None if too many are to delete, or if units cannot be
-        read. Raises Unreadable.
-        """
+        """Return units to change and rows by key (None: delete); None if too many, or unreadable. Raises Unreadable."""
         database = self.database
         assert database is not None
         if self.broken:

@@ -305,9 +305,7 @@ def _cut_apart(pieces: Iterable[Piece]) -> list[Piece]:
 
 
 class PatchedQueue(MappedFileQueue):
-    """Files of a log with pieces laid over them; bytes that no file has read as zeros. present: length on disk of each
-    file that exists, by path.
-    """
+    """Files of a log with pieces laid over them, else zeros. present: length on disk of files that exist, by path."""
 
     def __init__(
         self, base: MappedFileQueue, files: list[MappedFile], present: dict[str, int], pieces: Iterable[Piece]

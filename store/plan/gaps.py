@@ -14,27 +14,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...formats import message_properties as names
 from ...formats.derive import Columns
 from ...formats.derive.ragged import Flags, Ints
 from ...formats.hashing import java_integer, java_string, utf8
 from ...formats.message import SMALLEST, TOPIC_BYTES_MAX_V1, TRANSACTION_MASK, SysFlag
-from ...formats.message_properties import (
-    CRC_ITEM_BYTES,
-    INNER_BASE,
-    INNER_MULTI_DISPATCH,
-    INNER_MULTI_QUEUE_OFFSET,
-    INNER_NUM,
-    NUMBER_BITS,
-    REAL_QID,
-    REAL_TOPIC,
-    TAGS,
-    TIMER_DEL_UNIQKEY,
-    TIMER_DELIVER_MS,
-    TIMER_OUT_MS,
-    crc_ok,
-    ends_with_crc,
-    format_properties,
-)
+from ...formats.message_properties import CRC_ITEM_BYTES, NUMBER_BITS, crc_ok, ends_with_crc, format_properties
 from ...formats.pop import REVIVE_TOPIC
 from ...formats.property_columns import PropertyItems
 from ...formats.tombstone import FILLER_TOPIC, LOST_ITEM
@@ -62,9 +47,7 @@ def is_for_service(topic: bytes) -> bool:
 
 
 class FillerForm(NamedTuple):
-    """Property text behind the mark of a tombstone. small: the text if there is no room for both. born_timestamp: ms,
-    None takes the store time.
-    """
+    """Property text behind the mark of a tombstone. small: if both do not fit. born_timestamp: ms, None: store time."""
 
     properties: bytes = b""
     small: bytes = b""
@@ -87,7 +70,7 @@ def batch_text(queue_offset: int, messages: int) -> bytes:
     """
     if messages < 2:
         return b""
-    return format_properties({INNER_NUM: str(messages), INNER_BASE: str(queue_offset)})
+    return format_properties({names.INNER_NUM: str(messages), names.INNER_BASE: str(queue_offset)})
 
 
 NO_OFFSET = b"-1"
@@ -112,14 +95,14 @@ class Forms(NamedTuple):
         if topic == SCHEDULE_TOPIC:
             return self._schedule()
         if topic == OP_TOPIC:
-            return _single_form(format_properties({TAGS: "d"}))
+            return _single_form(format_properties({names.TAGS: "d"}))
         if topic.startswith(REVIVE_TOPIC):
             # it belongs to no check point, so it needs no time
-            return _single_form(format_properties({TIMER_DELIVER_MS: "0"}))
+            return _single_form(format_properties({names.TIMER_DELIVER_MS: "0"}))
         if topic == HALF_TOPIC:
             # older than any check waits for: written to TRANS_CHECK_MAX_TIME_TOPIC at once
             return FillerForm(born_timestamp=1)
-        text = format_properties({TAGS: self.lost_tag}) if self.lost_tag else b""
+        text = format_properties({names.TAGS: self.lost_tag}) if self.lost_tag else b""
         return FillerForm(text)
 
     def smallest(self, topic: str) -> int:
@@ -143,8 +126,8 @@ class Forms(NamedTuple):
     def _timer(self) -> bytes:
         """Properties of a request to delete a message that nobody has, due now."""
         due = self.made_ms // _SECOND_MS * _SECOND_MS
-        target = {TIMER_DEL_UNIQKEY: "x", REAL_TOPIC: "x", REAL_QID: "0"}
-        return format_properties({TIMER_OUT_MS: str(due), **target})
+        target = {names.TIMER_DEL_UNIQKEY: "x", names.REAL_TOPIC: "x", names.REAL_QID: "0"}
+        return format_properties({names.TIMER_OUT_MS: str(due), **target})
 
     def _schedule(self) -> FillerForm:
         """Return the form for the delay service: a target topic that it discards, or if the version is unknown one that
@@ -167,7 +150,7 @@ def _single_form(properties: bytes) -> FillerForm:
 
 def _for_topic(topic: str) -> bytes:
     """Return the properties of a delayed message for queue 0 of a topic."""
-    return format_properties({REAL_TOPIC: topic, REAL_QID: "0"})
+    return format_properties({names.REAL_TOPIC: topic, names.REAL_QID: "0"})
 
 
 class Gap(NamedTuple):
@@ -356,7 +339,7 @@ class GapFinder:
         elsewhere = good & (batch.columns.ints("physical_offset") != batch.position)
         self._note(self.misplaced, batch, np.flatnonzero(elsewhere))
         self._note(self.cut, batch, np.flatnonzero(good & dispatched.properties.torn()))
-        if dispatched.properties.has_name(INNER_MULTI_DISPATCH):
+        if dispatched.properties.has_name(names.INNER_MULTI_DISPATCH):
             self._note(self.undispatchable, batch, undispatchable(dispatched.properties, good))
         self.silent.append(silent_records(batch, good))
         positions = batch.position[good]
@@ -415,15 +398,13 @@ def has_usable_properties(
     """
     usable = np.ones(len(batch), np.bool_)
     usable[unusable_rows(batch, properties, rules, delivered)] = False
-    if rules.inner_batches and properties.has_name(INNER_NUM):
+    if rules.inner_batches and properties.has_name(names.INNER_NUM):
         usable[empty_batches(properties)] = False
     return usable
 
 
 def unusable_rows(batch: Batch, properties: PropertyItems, rules: RecordRules, delivered: Mapping[int, int]) -> Ints:
-    """Return rows of records at which a broker's log ends, or a delay level halts, because of their properties: I-044
-    and I-045 report each of them.
-    """
+    """Return rows at which a broker's log ends, or a delay level halts, for their properties: I-044 and I-045."""
     pending = partial(is_pending, batch.columns, delivered=delivered)
     return rows_not_to_store(batch.columns.ragged("topic"), properties, rules, pending)
 
@@ -437,10 +418,10 @@ def is_pending(columns: Columns, rows: Ints, delivered: Mapping[int, int]) -> Fl
 
 def empty_batches(properties: PropertyItems) -> Ints:
     """Return rows of batches whose message count is 0 or less."""
-    number, base = properties.find(INNER_NUM), properties.find(INNER_BASE)
+    number, base = properties.find(names.INNER_NUM), properties.find(names.INNER_BASE)
     rows = np.flatnonzero((number.length > 0) & (base.length > 0))
     rows = rows[np.isin(number.buffer[number.start[rows]], [ord(first) for first in "0-+"])]  # hardly any
-    values = [java_integer(java_string(number[row]), NUMBER_BITS[INNER_NUM]) for row in rows.tolist()]
+    values = [java_integer(java_string(number[row]), NUMBER_BITS[names.INNER_NUM]) for row in rows.tolist()]
     return rows[np.array([value is not None and value < 1 for value in values], np.bool_)]
 
 
@@ -454,8 +435,8 @@ def undispatchable(properties: PropertyItems, good: Flags) -> Ints:
     """Return rows of good records whose LMQ offsets no broker can read, tested one by one as few records name LMQs.
     Records without any offset do not count: the option was off, or the message waits for its delay.
     """
-    queues = properties.find(INNER_MULTI_DISPATCH)
-    offsets = properties.find(INNER_MULTI_QUEUE_OFFSET)
+    queues = properties.find(names.INNER_MULTI_DISPATCH)
+    offsets = properties.find(names.INNER_MULTI_QUEUE_OFFSET)
     rows = np.flatnonzero(good & (queues.length > 0) & (offsets.length > 0))
     wrong = [is_undispatchable(queues[row], offsets[row]) for row in rows.tolist()]
     return rows[np.array(wrong, np.bool_)]

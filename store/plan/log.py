@@ -77,9 +77,7 @@ def files_of(snapshot: Snapshot) -> MappedFileQueue:
 
 
 def plan_log(snapshot: Snapshot, outcome: Outcome, most: int | None = None) -> LogPlan:
-    """Plan the log of a store whose files all load. most: where it ends at the latest, None: anywhere. Raises
-    Unreadable.
-    """
+    """Plan the log of a store whose files all load. most: where it ends at the latest, if given. Raises Unreadable."""
     files = [LoadedFile(int(e.name), snapshot.log_file_bytes, e) for e in snapshot.log if not e.directory]
     number = outcome.start.number if outcome.start else 0
     end, stale = _walk_end(snapshot, files, outcome, number)

@@ -408,9 +408,7 @@ def named_in_front(begin: int) -> str:
 
 
 def lost_front_notes(snapshot: Snapshot, front: range, replica: str = "") -> Iterator[str]:
-    """Yield notes about first files that may be lost or may have expired. front: of `front_without_files`. replica: a
-    copy of the log, "" for none.
-    """
+    """Yield notes about first files that may be lost, or expired. front: of `front_without_files`. replica: a copy."""
     if front and not _is_young(snapshot, front):
         lost = "lost (a replica may have them), deleted by hand, or a broker was killed while it deleted them"
         yield f"{named_in_front(front.stop)}: its first files are {lost}"
@@ -563,9 +561,7 @@ def _first_record(entry: DirectoryEntry, begin: int = 0) -> Columns | None:
 
 
 def _check_queue_size(snapshot: Snapshot) -> None:
-    """Check that most queue files have the expected size, and names that far apart. Raises Refused: else the option is
-    wrong, not the files.
-    """
+    """Check that most queue files have the expected size: else the option is wrong, not the files. Raises Refused."""
     queues, expected = snapshot.queues.values(), snapshot.queue_file_bytes
     sizes = Counter(e.size for entries in queues for e in entries if e.size)
     size, count = sizes.most_common(1)[0] if sizes else (expected, 0)

@@ -124,9 +124,7 @@ class RecoveryOptions(NamedTuple):
         return Forms(self.made_ms, self.generations, self.lost_tag)
 
     def check(self, layout: Layout) -> None:
-        """Raise InvalidInput for options without effect on this store, and for a lost_tag that is not a single tag for
-        consumers.
-        """
+        """Raise InvalidInput for options without effect on this store, and a lost_tag that is no single tag."""
         if self.replica and self.policy is not Policy.KEEP and not never_cuts(layout):
             is_none = layout.dledger is not None or layout.broker_config.has_controller(layout.root)
             hint = "" if is_none else "say that it is one: --set brokerRole=SLAVE"

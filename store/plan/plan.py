@@ -418,9 +418,7 @@ def _with_existing_lmq(
 def _keep(
     task: _Task, queue: MappedFileQueue, look: Callable[..., None]
 ) -> tuple[KeptLog, PlanBuilder | None, Brought | None]:
-    """Read the log and plan it under `keep`. If nothing is damaged, one pass is enough: then the builder of that pass
-    is returned, too. Raises Refused, Unreadable.
-    """
+    """Read the log and plan it under `keep`, with its builder if one pass is enough. Raises Refused, Unreadable."""
     snapshot, profile, outcome, options, (observers, _, verified), progress = task
     if snapshot.layout.dledger is not None:
         return _keep_entries(task, queue, look)

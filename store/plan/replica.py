@@ -197,9 +197,7 @@ _SAMPLES = 64
 
 
 class LogHole(NamedTuple):
-    """Log positions [begin, end). before: begin and end of the good record in front, None without one. last: the log
-    ends here, as far as the store knows.
-    """
+    """Log positions [begin, end). before: begin and end of the good record in front. last: the log ends here."""
 
     begin: int
     end: int
@@ -348,9 +346,7 @@ class ReplicaRun(NamedTuple):
 def find_runs(
     replica: Replica, begin: int, end: int, units: LostUnits, *, chained: bool = False
 ) -> Iterator[ReplicaRun]:
-    """Yield the runs of the replica in [begin, end). chained: only the run that begins at `begin`; it ends where a
-    queue unit names another record.
-    """
+    """Yield the runs of the replica in [begin, end). chained: only that at `begin`, until a unit names another."""
     run = ReplicaRun(begin, begin, 0)
     for item in replica.log.scan(begin, end, reuse=True):
         if isinstance(item, Extent):

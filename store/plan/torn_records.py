@@ -206,9 +206,7 @@ def mended(record: bytes, further: NamedQueues = (), *, with_crc: bool, ended: b
 
 
 def with_text(values: Any, text: bytes, *, with_crc: bool) -> bytes:
-    """Return a record of unchanged size with another property text, then separators, and the CRC last. values: of the
-    record; text and CRC must fit.
-    """
+    """Return a record of the same size with another property text, separators, and the CRC last; all must fit."""
     padding = len(values.properties) - len(text) - CRC_ITEM_BYTES * with_crc
     padded = text + ITEM_SEPARATOR * padding + bytes(CRC_ITEM_BYTES * with_crc)
     made: bytes = MESSAGE.build({**values, "properties": padded})
@@ -277,9 +275,7 @@ def all_put_right(
 def _read_together(
     log: MappedFileQueue, units: LostUnits, gap: Ints
 ) -> Iterator[tuple[npt.NDArray[np.uint8], Ints, Ints]]:
-    """Yield the bytes of records in parts that fit in memory, the rows that they hold as a whole, and where these begin
-    in the bytes. Raises Unreadable.
-    """
+    """Yield parts that fit in memory: bytes, whole rows, and where these begin in the bytes. Raises Unreadable."""
     known = np.flatnonzero(units.size <= RECORD_BYTES_MAX)  # a wrong size may be that of a whole gap
     if not len(known):
         return

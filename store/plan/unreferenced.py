@@ -54,9 +54,7 @@ _OP_BODY_BYTES = 512
 
 
 class Unplaced(NamedTuple):
-    """Lost messages without a tombstone of their own, `messages` of them. store_timestamp: of the record before the
-    gap.
-    """
+    """Lost messages without a tombstone of their own: how many. store_timestamp: of the record before the gap."""
 
     queue: QueueId
     queue_offset: int

@@ -293,9 +293,7 @@ def _unread_late(
 
 
 def _database_loss(outcome: Outcome, queue: StartedQueue, now_ms: int, delivered: DeliveredTimers) -> TimerLoss:
-    """Return the loss of a broker with timers in a RocksDB. A message that a cancel message names is not missed, as its
-    row is deleted. Raises Unreadable.
-    """
+    """Return the loss of a broker with timers in a RocksDB; what is cancelled is not missed. Raises Unreadable."""
     found = timers(delivered.store, now_ms, silent, delivered.scanned, outcome)
     cancelled = {cancel.cancels.rpartition("+")[2] for cancel in found.cancels}
     known = [row for row in found.rows if row.deliver_timestamp is not None and row.positions]
@@ -382,9 +380,7 @@ def _without_entry(
     since_ms: int,
     delivered: DeliveredTimers,
 ) -> int:
-    """Count waiting messages without an entry that are not read again; only the newest ones read before the place where
-    the broker continues are looked at.
-    """
+    """Count waiting messages without an entry that are not read again, of the newest before the broker goes on."""
     known = offset[offset >= 0]
     first = max(queue.min_offset, state.queue_offset - _READ_AGAIN_MAX)
     first = max(first, int(known.min())) if len(known) else first

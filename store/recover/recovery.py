@@ -187,9 +187,7 @@ class Recovery:
         }
 
     def name_lost(self, most: int = MOST) -> None:
-        """Find the lost messages for `to_json`. To be called before anything is applied: it reads the store on disk.
-        most: rows of each list. Raises Unreadable.
-        """
+        """Find at most so many lost messages per list for `to_json`, before anything is applied. Raises Unreadable."""
         lists: dict[str, tuple[LostMessages, Sequence[Gap]]] = {}
         lists["prediction"] = (self.prediction.groups.lost, ())
         if self.plan is not None:
@@ -327,9 +325,7 @@ def _watched(outcomes: Iterable[Outcome], progress: Progress, expected: Callable
 def replan(
     layout: Layout, version: str, options: RecoveryOptions | None = None, played: SimulatedStart | None = None
 ) -> Plan:
-    """Make the plan of `analyze` again. Raises as `analyze`. played: the start, just simulated, with what was read for
-    it; None: simulate it from what is on disk now.
-    """
+    """Plan as `analyze`, and raise as it does. played: the start with what was read for it; None: simulate it now."""
     profile = as_configured(profile_of(version), layout.broker_config)
     if played is None:
         snapshot = Snapshot.of(layout)

@@ -515,9 +515,7 @@ def _queue_file_bytes(layout: Layout, logs: Counter[int], step: int | None) -> i
 def _queue_edits(
     layout: Layout, queue: CompactedQueue, size: int, closed: Container[int], whole: Mapping[int, RestoredRecord]
 ) -> Iterator[Edit]:
-    """Yield the edits of the queue files. closed: starts of files that others directly follow; files written by a
-    compaction are not. whole: as `restored`.
-    """
+    """Yield the edits of the queue files. closed: starts of files that others directly follow. whole: as `restored`."""
     there = {file.start: file for file in queue.queue_files}
     restored_of: dict[int, dict[int, bytes]] = {file.start: {} for file in queue.log_files}
     for at, record in whole.items():

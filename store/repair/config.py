@@ -216,9 +216,7 @@ class ConfigRepair:
 
 
 def config_repair(snapshot: Snapshot, ranges: Ranges, profile: Profile, writer: WriterProfile) -> ConfigRepair:
-    """Plan the repair. ranges: (min, max) offset of each repaired queue. A log without files counts as one that begins
-    at 0. Raises Unreadable.
-    """
+    """Plan the repair. ranges: (min, max) offset per queue; a log without files begins at 0. Raises Unreadable."""
     made, layout, rules = ConfigRepair(), snapshot.layout, config_rules(profile)
     tables = ConfigTables.read(layout.config, layout.broker_config)
     databases = load_databases(layout, rules)

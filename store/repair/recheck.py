@@ -45,9 +45,7 @@ def reanalyze(
     jobs: int | None = None,
     proved: recovery.ProvedLog | None = None,
 ) -> Repair:
-    """Return the repair of the store after `found.plan` was applied. proved: as of `analyze`. Writes nothing. Raises as
-    `analyze`.
-    """
+    """Return the repair of the store after `found.plan`. proved and errors as of `analyze`. Writes nothing."""
     layout = Layout.open(found.layout.root, found.layout.broker_config)
     request, plan = found.request, found.plan
     if not _is_compared(found):

@@ -211,9 +211,7 @@ def timer_edits(
 
 
 class _PlannedFiles(NamedTuple):
-    """The files after the edits `before`, and their entries as they should be. repaired: None without a timer log.
-    records: of the messages that the timer has.
-    """
+    """The files after `before`, their entries as they should be, None without a timer log, and the timer's messages."""
 
     before: list[Edit]
     files: PredictedTimer
@@ -468,9 +466,7 @@ def _item_edits(
 
 
 def _tail_edits(files: TimerFiles) -> Iterator[Edit]:
-    """Yield zeros for damage behind the last entry, and moves of files without an entry: a broker may not start with
-    such a file behind another one.
-    """
+    """Yield zeros for damage behind the last entry, and moves of files without one, with which a start may fail."""
     log, empty = files.log, set[str]()
     for part in sorted(log.ranges, key=lambda each: each.position):
         file = log.file_of(part.position)

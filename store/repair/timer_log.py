@@ -41,9 +41,7 @@ _ENOUGH_FIELDS = 3
 
 
 class RepairedEntries(NamedTuple):
-    """n entries as they should be, in log order. units: their bytes. changed: bool[n]. torn: positions of the entries
-    behind them that are cut off.
-    """
+    """n entries as they should be, in log order, and whether each changed. torn: positions of those cut off behind."""
 
     position: Ints
     units: Structs
@@ -216,9 +214,7 @@ def _filled_offsets(offset: Ints, complete: bool) -> tuple[Ints, Flags]:
 
 
 def _put_right(units: Structs, whole: Flags, row: Ints, files: TimerFiles, records: TimerColumns) -> None:
-    """Correct entries by their records; their time of writing stays if it is possible. `row` becomes _NONE for an entry
-    if no time fits its record.
-    """
+    """Correct entries by their records; times of writing stay if possible. `row` becomes _NONE if none fits."""
     if not len(records.position):
         return
     out_ms, due = records.out_ms[row], due_ms(units)

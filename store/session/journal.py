@@ -222,9 +222,7 @@ class Journal:
             return {name: (size, time) for name, (size, time) in rows.items()}
 
     def begin_undo(self, files: Files, written: Sequence[str] = ()) -> None:
-        """Mark that the undo has begun: from now on the session can only be undone. written: paths of files that keep
-        their new time.
-        """
+        """Mark that the session can only be undone from now on. written: paths of files that keep their new time."""
         self._publish(files, UNDOING, json.dumps(written).encode("utf-8", "surrogateescape") if written else b"")
 
     def written(self) -> frozenset[str]:

@@ -46,9 +46,7 @@ _WINDOW_BYTES = 1 << 20
 
 
 def ranges_of(plan: Plan) -> list[tuple[int, int]]:
-    """Return (position, size) of the ranges that a plan overwrites: gaps, records whose properties were cut, the torn
-    end, parts from a replica.
-    """
+    """Return (position, size) of what a plan overwrites: gaps, cut properties, the torn end, parts from a replica."""
     found = [(fill.gap.begin, fill.gap.end - fill.gap.begin) for fill in plan.fills]
     found += [(record.position, len(record.data)) for record in plan.cut]
     if plan.brought is not None:
@@ -213,9 +211,7 @@ class _Stager:
         self._unsynced.clear()
 
     def add_database(self, fix: DatabaseFix, edit: Edit) -> None:
-        """Build a RocksDB and journal its files, each one before the file that names it. The old files go to the
-        session's folder.
-        """
+        """Build a RocksDB and journal its files, each before the one that names it. Old ones go to its folder."""
         from ..queues.rocksdb_write import build  # few stores have a RocksDB
 
         folder = self.folder_for(fix.path) / _DATABASE_FOLDER
@@ -267,9 +263,7 @@ class _Stager:
         self.journal.steps.append(step)
 
     def _check_allowed(self, path: Path, *, in_place: bool) -> None:
-        """Check that this user may make the change: a refusal half-way would leave a store that cannot start. Raises
-        Unreadable.
-        """
+        """Check that this user may make the change: half of it leaves no store that starts. Raises Unreadable."""
         if in_place:
             self.files.open(path).close()
             if os.geteuid() not in (0, path.stat().st_uid):

@@ -57,9 +57,7 @@ class Session(NamedTuple):
 
 
 class Undone(NamedTuple):
-    """A session that was undone. resumed: an earlier undo had been interrupted. new_times: files whose modification
-    time is not that of before, as the journal names them.
-    """
+    """resumed: an earlier undo had been interrupted. new_times: files whose modification time is not the old one."""
 
     session: str
     command: str
@@ -126,9 +124,7 @@ def session_to_undo(layout: Layout, name: str | None = None) -> Journal | None:
 
 
 def kept_elsewhere(layout: Layout, *, undone: bool = True) -> list[Path]:
-    """Return the journals made with --journal, by the notes in the store, which move with it. undone: also those of
-    which every session was undone.
-    """
+    """Return the journals made with --journal, by the notes in the store. undone: also if all sessions were."""
     found = dict[Path, None]()
     for folder in sessions(layout.root / SESSIONS):
         with suppress(StoreError):
@@ -383,9 +379,7 @@ def _prove_kept(journal: Journal) -> None:
 
 
 def _undo_step(journal: Journal, step: Step, files: Files, *, restore: bool) -> None:
-    """Undo one step: any number of times, from any intermediate state. restore: also the times of a file that was
-    changed in place.
-    """
+    """Undo one step, again if need be, from any state between. restore: also the times of a file changed in place."""
     path, folder = journal.path_of(step), journal.folder_of(step)
     if step.in_place:
         with files.open(path) as file:

@@ -120,9 +120,7 @@ def entries_of(name: str, text: Text) -> dict[_Key, int]:
 
 
 def delay_progress(layout: Layout, rules: ConfigRules) -> dict[int, int] | None:
-    """Delay level → next queue offset to deliver, as a start loads it; empty if there is neither delayOffset.json nor
-    its .bak, None if neither is taken.
-    """
+    """Delay level → next queue offset to deliver, as a start loads it; empty without delayOffset.json and .bak."""
     one = load_config(layout.config, DELAYS, rules)
     if one.taken is None:
         return None if _present(one) else {}
@@ -162,9 +160,7 @@ def _signs(layout: Layout, queues: Ranges) -> tuple[bool, bool]:
 
 @dataclass(frozen=True)
 class ConfigLoss:
-    """What is proved and the loaded tables lack. ran: a broker has written its files here. cut: files whose RocksDB has
-    lost entries.
-    """
+    """What is proved and the loaded tables lack. ran: a broker has written here. cut: files whose RocksDB did."""
 
     loaded: Mapping[str, LoadedConfig]
     queues: Ranges
@@ -343,9 +339,7 @@ def _present(one: LoadedConfig) -> bool:
 
 
 class ConfigFileStart(NamedTuple):
-    """The start with one file. problem: why the file itself is not taken, "" if it is. overwritten: the next write
-    destroys what it has.
-    """
+    """The start with one file. problem: why it is not taken itself, or "". overwritten: the next write destroys it."""
 
     file: str
     start: LoadAction
@@ -515,9 +509,7 @@ def _cut_databases(layout: Layout, rules: ConfigRules) -> tuple[tuple[str, str],
 
 
 def still_lost(before: ConfigStart, layout: Layout, profile: Profile) -> ConfigStart:
-    """`before`, without what is back by now. Topics and groups come back as new ones. Files made of a RocksDB lack what
-    that had lost.
-    """
+    """`before`, without what is back, though as new. Files made of a RocksDB lack what that had lost."""
     rules, databases = config_rules(profile), in_force(layout.config, layout.broker_config).databases
     back, opened = set[tuple[str, tuple[Any, ...]]](), set[str]()
     for file in before.files:

@@ -44,9 +44,7 @@ _WALKED_FILES = 3
 
 
 class DledgerEntries(NamedTuple):
-    """Consecutive entries of one file: the log position where the file starts, bytes of the file where they begin,
-    int64[n], and their heads.
-    """
+    """Consecutive entries of one file: its log position, bytes of it where they begin, int64[n], and their heads."""
 
     file_start: int
     starts: Ints
@@ -219,9 +217,7 @@ def _why_no_entry(data: Bytes) -> str:
 def following_entries(
     content: FileContent, start: int, last: int = -1, term: int = -1
 ) -> Iterator[DledgerEntries | str]:
-    """Yield the entries of a file that DLedger takes, then the reason why it takes no more. last, term: as of
-    `entry_rules`.
-    """
+    """Yield the entries of a file that DLedger takes, then why it takes no more. last, term: as of `entry_rules`."""
     for part in entries_of(content, start):
         if isinstance(part, str):
             yield part
@@ -241,9 +237,7 @@ def heads_of(columns: Columns) -> Structs:
 
 
 class EntryRule(NamedTuple):
-    """A condition of DLedger for an entry. kept: bool[n], whether each entry fulfils it. why: the reason if not. field:
-    of the head, which shows it.
-    """
+    """A condition of DLedger for an entry. kept: bool[n]. why: the reason if not. field: of the head that shows it."""
 
     kept: Flags
     why: str

@@ -389,9 +389,7 @@ def proof_of(
 
 
 def proof_for_rebuild(snapshot: Snapshot, profile: Profile, switches: Switches) -> Proof | None:
-    """A proof that also makes the units and index items of the log; None if queues or index have files. Raises
-    Unreadable.
-    """
+    """A proof that also makes units and index items; None if queues or index have files. Raises Unreadable."""
     proof = None if snapshot.index else proof_in(snapshot, profile, switches)
     if proof is None or proof.making is None:
         return None

@@ -573,9 +573,7 @@ def need_whole(paths: Iterable[str]) -> None:
 
 
 class RepeatedChecks:
-    """Checks, each with its codes, that are called for each batch; a check that meets bytes that cannot be read is left
-    out from then on.
-    """
+    """Checks, with their codes, called for each batch; one that meets unreadable bytes is left out from then on."""
 
     def __init__(self, context: VerifyContext, checks: dict[Callable[..., None], list[str]]) -> None:
         self._context = context

@@ -41,9 +41,7 @@ _BUFFERED_ITEMS = 1 << 20
 
 
 class Picked(Rows):
-    """n items, int64[n] each. file: number of the index file. number: of the item. base_ms: what time_diff counts from,
-    -1 if that is not known.
-    """
+    """n items, int64[n] each: number of the index file, of the item, and what time_diff counts from (-1: unknown)."""
 
     file: Ints
     number: Ints

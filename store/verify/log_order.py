@@ -163,9 +163,7 @@ def queue_offsets(context: VerifyContext, records: Records) -> None:
 
 
 def _all_continue(context: VerifyContext, order: _LogOrder, records: Records, rows: Ints) -> bool:
-    """Return whether all rows continue their queues, and note that. False: some do not, or there is no kernel: then the
-    caller checks row by row.
-    """
+    """Whether all rows are known to continue their queues, which is noted; if not, the caller checks row by row."""
     if not kernel.is_wanted(len(rows)):
         return False
     queue_id = records.columns.ints("queue_id")[rows]
@@ -332,9 +330,7 @@ class SeenKeys(Mergeable):
         self._first: list[tuple[Numbers, Ints]] = []
 
     def add(self, numbers: Numbers, position: Ints) -> Flags:
-        """Note the keys of the records at `position`; return which of them were met before, or occur twice here:
-        bool[n].
-        """
+        """Note the keys of the records at `position`; return bool[n]: which were met before, or occur twice here."""
         twice: Flags
         if kernel.is_wanted(len(numbers)):
             answers = np.empty(len(numbers), np.uint8)

@@ -278,9 +278,7 @@ class LogPass:
         self._note_offsets(messages.queue, int(messages.offset[0]), int(messages.offset[-1]) + 1)
 
     def has_seen(self, messages: int) -> bool:
-        """Return whether so many messages were proved to have their units, and all checks accept that without each
-        message.
-        """
+        """Return whether so many messages have their units, and all checks accept that without each message."""
         found = None if self._proof is None else self._proof.settled(messages)
         try:
             if found is None or not all(check(self._context, each) for check in self._settled for each in found):

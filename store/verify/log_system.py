@@ -257,9 +257,7 @@ def commits(context: VerifyContext, records: Records) -> None:
 
 @after("I-014")
 def transactions_in_database(context: VerifyContext) -> None:
-    """A broker checks no transactions at other positions. Half messages that are not in the log are lost, and not
-    reported.
-    """
+    """A broker checks no transactions at other positions. Half messages not in the log are lost, and not reported."""
     scope, store, path = context.scope, context.store, context.store.layout.rocksdb_store
     if context.live or scope.quick or scope.topic not in (None, ROCKSDB_HALF_TOPIC) or not is_rocksdb(path):
         return

@@ -60,9 +60,7 @@ _SINGLE_MAX = 64
 
 
 class SingleWait(NamedTuple):
-    """The only message with its delay: its queue offset, the tags code of its unit, the position of its record, and the
-    tags code that the record asks for.
-    """
+    """The only message with its delay: queue offset, tags code of its unit, position, and tags code of its record."""
 
     offset: int
     code: int

@@ -222,9 +222,7 @@ def _report_outside(context: VerifyContext, rows: Flags, why: str, **more: Any) 
 
 
 class Counts(NamedTuple):
-    """By slot in use: messages and cancels in its chain. wrong: `num` differs from them; usual: a start after a crash
-    leaves it so.
-    """
+    """By slot in use: messages and cancels in its chain. wrong: `num` differs; usual: after a crash it may."""
 
     adds: Ints
     deletes: Ints

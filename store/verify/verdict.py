@@ -212,9 +212,7 @@ def commands_of(
 
 
 def tidying_of(verdict: Verdict, store: PathLike[str] | str, given: Given) -> list[NextCommand]:
-    """Return what mends the warnings of a store without errors; nothing where no plan can be made, or
-    not all was checked.
-    """
+    """Return what mends the warnings of a store without errors; nothing without a plan, or if not all was checked."""
     if verdict.live or verdict.unmendable or verdict.unread:
         return []
     return tidying_commands(verdict.findings, store, given, recovered=verdict.recovered)
