@@ -55,8 +55,7 @@ GROUPS = ("layout", "commit_log", "consume_queue", "index", "checkpoint", "timer
 class Catalogue(Mapping[str, Invariant]):
     """Every invariant by its code, in the order of docs/invariants.md.
 
-    The texts of a group are parsed when one of them is first used: to parse all takes longer than to check a small
-    store.
+    The texts of a group are parsed when one is first used: to parse all takes longer than to check a small store.
     """
 
     def __getitem__(self, code: str) -> Invariant:

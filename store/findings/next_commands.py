@@ -78,8 +78,7 @@ _WRITE = frozenset({"recover", "repair", "undo"})
 class Given(NamedTuple):
     """Options of a command that the next command needs, too, as words.
 
-    config: --broker-config and --set. version: the value of --broker-version, "" without it. writing: --journal and
-    --follow-links.
+    config: --broker-config and --set. version: --broker-version, "" without it. writing: --journal and --follow-links.
     """
 
     config: tuple[str, ...] = ()
@@ -254,8 +253,7 @@ def next_commands(
     has nothing to do any more, so that no repair mends what it would mend; False: it has, whether a finding says so or
     not. to_renumber: repairs of parts have nothing to do either, except for these queues, whose offsets consumers know:
     only a repair that names them changes these; None: not known. unmendable: why neither command accepts this store;
-    then its messages can only be saved. least: findings below this severity are left out, except that the shutdown was
-    not clean.
+    then its messages can only be saved. least: findings below it are left out, except that the shutdown was not clean.
     """
     if is_uri(fspath(root)):
         return []

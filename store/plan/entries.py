@@ -200,8 +200,7 @@ def _rising(term: Ints, before: int) -> Ints:
 
 def cut_log(snapshot: Snapshot, outcome: Outcome, look: Callable[[list[LogObserver]], None]) -> LogPlan:
     """Plan the log as DLedger's own recovery ends it, in a group of several nodes before the first damaged record: the
-    leader sends that again, too, which DLedger never looks at. look: reads the log. Raises Refused if the recovery
-    fails.
+    leader sends it again, too; DLedger never looks at it. look: reads the log. Raises Refused if the recovery fails.
     """
     if outcome.refusal is not None or outcome.dledger is None:
         reason = outcome.refusal.reason if outcome.refusal else "no entry"

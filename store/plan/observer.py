@@ -342,8 +342,7 @@ def left_away(
     snapshot: Snapshot, profile: Profile, named: Collection[str], deleted: Callable[[str], bool] | None = None
 ) -> Callable[[str], bool]:
     """Return a test whether a plan makes no queues of a topic, as it was deleted. A start after a crash makes the
-    queues again, so a plan does, too. named: as in `RecoveryOptions`. deleted: the result of `deleted_topics`, if
-    known.
+    queues again, so a plan does, too. named: as in `RecoveryOptions`. deleted: of `deleted_topics`, if known.
     """
     if snapshot.abort:
         return no_topic

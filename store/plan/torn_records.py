@@ -176,8 +176,7 @@ def cut_properties(
 ) -> list[CutProperties]:
     """Correct records that have lost properties. Raises Unreadable.
 
-    further: by position, queues that name the record. with_crc: records of this log end with a CRC over all their
-    bytes.
+    further: by position, queues that name the record. with_crc: records of this log end with a CRC over all bytes.
     """
     if not records:
         return []

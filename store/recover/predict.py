@@ -321,9 +321,8 @@ class Prediction:
 def _json_of(value: Any) -> Any:
     if isinstance(value, list):
         return [_json_of(each) for each in value]
-    if hasattr(value, "to_json"):
-        return value.to_json()
-    return value._asdict() if hasattr(value, "_asdict") else value
+    shown = getattr(value, "to_json", None) or getattr(value, "_asdict", None)
+    return shown() if shown else value
 
 
 def queue_ends(found: Prediction, plan: Plan | None, snapshot: Snapshot) -> Mapping[QueueId, tuple[int, int]]:

@@ -126,8 +126,7 @@ class Recovery:
     @property
     def harmful(self) -> bool:
         """A start or the plan would lose or hide messages, or the broker would not start. Hidden are also timed
-        messages that would never fire, and those of a topic, and the progress of a group, that the configuration
-        forgets.
+        messages that would never fire, and those of a topic, and a group's progress, that the configuration forgets.
         """
         worst = self.prediction
         hidden = worst.lost.messages or worst.hidden or worst.unfired or worst.forgets

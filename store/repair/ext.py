@@ -54,8 +54,7 @@ def repair_range(
 ) -> Iterator[tuple[int | None, Edit]]:
     """Yield the edits of one range, each with the place of the named unit that it corrects, or None.
 
-    named: by place in the stream, the units that begin in the range. A unit without room gets no edit. Raises
-    Unreadable.
+    named: by place in the stream, the units that begin in the range. One without room gets none. Raises Unreadable.
     """
     file = files.file_at(part.position)
     if file is None:

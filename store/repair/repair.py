@@ -269,8 +269,7 @@ def repair_parts(
     """Return the chosen edits of a plan that keeps everything, and repairs of what such a plan does not check: index
     items, ext units, entries of timer and compaction, config/, the checkpoint.
 
-    findings: of a `verify` of the store as it is, if there was one. Raises Refused if the log must be recovered first,
-    Unreadable.
+    findings: of a `verify` of the store as it is. Raises Refused if the log must be recovered first, Unreadable.
     """
     choice, layout = request.choice, snapshot.layout
     if RepairPart.INDEX in choice.parts and (whole.index is None or whole.index.last_kept is not None):

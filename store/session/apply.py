@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..disk.byte_reader import pieces
 from ..disk.files import Edit, Files, find_note, noted_journal, remove_tree, sessions, write_note
 from ..disk.layout import BARRIER_PREFIX, Layout
-from ..disk.lock import LockState, StoreLock, holder
+from ..disk.lock import LockState, StoreLock, holder, identity
 from ..errors import InUse, Refused
 from ..index.read import sizes_of
 from .journal import (
@@ -149,9 +149,7 @@ def listing(layout: Layout, journal: Journal, files: Files) -> Listing:
     waiting, seen = [layout.root, *outside], set[tuple[int, int]]()
     while waiting:
         directory = waiting.pop()
-        status = directory.stat()
-        key = (status.st_dev, status.st_ino)
-        if key in seen:  # a link to a directory that was listed already
+        if (key := identity(directory.stat())) in seen:  # a link to a directory that was listed already
             continue
         seen.add(key)
         for entry in os.scandir(directory):

@@ -1,8 +1,7 @@
 """Write the journal of a plan: everything that the repair needs, before it touches the store.
 
 Damaged ranges of the log also become files in the session's folder, each named by its log position. The journal has
-these bytes, too, but in the order of its steps; the files are for somebody who wants to examine a damaged range as it
-was.
+these bytes, too, but in the order of its steps; the files are for those who examine a damaged range as it was.
 """
 
 from __future__ import annotations
@@ -91,7 +90,7 @@ _WITH_TEXT = (JOURNAL, JOURNAL_IS_IN, SEALED, DONE, UNDOING, UNDONE)
 HELD_NAMES = re.compile(
     rf"\d{{6,}}\..+|{DAMAGED}|{_INDEX_FOLDER}|{_DATABASE_FOLDER}|({'|'.join(map(re.escape, _WITH_TEXT))})\b.*"
 )
-"""Names of the entries of a session's folder, at whatever point it was interrupted. Some names have text behind them
+"""Names of the entries of a session's folder, wherever it was interrupted. Some names have text behind them
 (`write_note`).
 """
 #: Free space to leave on the disk beyond the needs of the journal.

@@ -462,8 +462,7 @@ def _further_folders(layout: Layout, journal: Journal) -> set[Path]:
 def journal_to_purge(layout: Layout, name: str) -> Journal:
     """Load a session to be removed; of a damaged journal, or one whose purge was interrupted, only the folder is known.
 
-    Such a session cannot be undone, and removing it needs nothing else of the journal. Raises NotFound if there is no
-    such session.
+    It cannot be undone, and removing it needs nothing else of the journal. Raises NotFound if there is no such session.
     """
     known = (f for f in sessions(layout.journal) if f.name == name and ((f / SEALED).exists() or is_left_behind(f)))
     if (folder := next(known, None)) is None:

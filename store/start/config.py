@@ -190,9 +190,7 @@ class ConfigLoss:
         proper = {group for group in known if not is_system_group(group)}
         if (one.start is not LoadAction.LOADS or not proper) and not one.main.unseen:
             lost = proved - known - {""}
-            yield from sorted(
-                group for group in lost if not is_system_group(group) and not group.startswith(LMQ_PREFIX)
-            )
+            yield from sorted(name for name in lost if not is_system_group(name) and not name.startswith(LMQ_PREFIX))
 
     def unsettled(self) -> tuple[frozenset[str], frozenset[str]]:
         """Lost topics and lost groups whose own entries cannot be read any more."""
@@ -364,8 +362,7 @@ class ConfigStart(NamedTuple):
     something that cannot be named, with a text for it. unsettled: lost topics and groups whose settings are lost, too.
     bare: a log with its queues, without a sign that it ever had a configuration: what is lost is reported, but is no
     harm. databases: files whose tables are in a RocksDB. cut_databases: those whose RocksDB has lost entries, as its
-    files prove, and how. unserved: topics with messages that an intact table has no entry for: deleted or not, nobody
-    knows.
+    files prove, and how. unserved: topics with messages that an intact table has no entry for: deleted or not.
     """
 
     version: str

@@ -3,8 +3,7 @@
 Of queues in a RocksDB: what they demand of the file where a recovery begins, what is dispatched to them, and how they
 are compared with queues in files.
 
-Units that a start makes of records are collected before queues get them: with many queues, a batch has few units of
-each.
+Units that a start makes of records are collected before queues get them: of many queues, a batch has few units each.
 """
 
 from __future__ import annotations

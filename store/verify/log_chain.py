@@ -45,8 +45,7 @@ class Chain(Mergeable):
 
     end: log position behind the last item. open: a range without records; what follows decides whether it is damage.
     damage: begin of the first damage at which a broker ends the log; -1 without. lost: some range that was passed may
-    have had records. blank: the BLANK directly before. mended: a tombstone is directly before: a recovery closed a hole
-    with it.
+    have had records. blank: the BLANK directly before. mended: a tombstone is directly before, which closed a hole.
     """
 
     end: int | None = None

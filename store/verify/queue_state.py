@@ -177,8 +177,7 @@ class QueueReader:
     ) -> None:
         """Add findings about units at ascending queue offsets, int64[n]; consecutive units are one finding.
 
-        text: what the message says behind the number of the first unit, or a function of its row. more: as in
-        `Findings.add`.
+        text: of the message behind the number of the first unit, or a function of its row. more: as in `Findings.add`.
         """
         for begin, end in runs(offsets):
             first, last = int(offsets[begin]), int(offsets[end - 1])
