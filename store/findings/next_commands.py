@@ -171,9 +171,7 @@ def repair_command(
     given: Given = NOTHING_GIVEN,
     kind: str = "",
 ) -> NextCommand:
-    """Return `mqstore repair ROOT … --apply`. parts: from `PARTS`, none for all. queues: as for `--queue`, none for
-    all. kind: as for `--as`, where all queues go.
-    """
+    """Return `mqstore repair ROOT … --apply`. parts, queues: none for all. kind: as for `--as`, where all queues go."""
     if kind:
         return command("repair", root, "--queues", "--as", kind, "--apply", given=given)
     chosen = sorted(set(parts))
@@ -474,7 +472,6 @@ def command_in_general(code: str) -> str:
 def _mending(
     mended: dict[str, list[Finding]], root: PathLike[str] | str, given: Given, *, whole: bool = True
 ) -> NextCommand:
-    """Return one command for everything that a repair mends."""
     codes = _codes(finding for found in mended.values() for finding in found)
     if RECOVER in mended:  # its plan mends all that any repair can
         made = command("recover", root, "--apply", given=given)

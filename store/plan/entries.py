@@ -225,9 +225,7 @@ def keep_entries(
     elsewhere: LostUnits,
     unreferenced: Iterator[LostMessagePlace],
 ) -> KeptLog:
-    """Plan the log with all its good records, each entry following the one before. elsewhere: units of records whose
-    header names another place. Raises Refused.
-    """
+    """Plan the log with all good records, in order. elsewhere: of headers that name other places. Raises Refused."""
     size, entries = snapshot.log_file_bytes, {int(entry.name): entry for entry in snapshot.log}
     nothing = np.zeros(0, np.int64)
     look = partial(lost_units, snapshot, dead=nothing, ends=finder.queue_ends)
@@ -414,9 +412,7 @@ def _by_units(gap: EntryGap, units: Structs, first: int, count: int) -> Places |
 
 
 def _known_parts(parts: Sequence[_Part], snapshot: Snapshot) -> Iterator[list[_Part]]:
-    """Yield the parts cut at records that queue units and items of the message index name; then cut by units alone, as
-    an item may be wrong; then uncut.
-    """
+    """Yield parts cut at records that units and items name; then that units name, as items may be wrong; then uncut."""
     gaps = [Gap(part.begin, part.end, part.to_file_end, 0) for part in parts]
     units = lost_units(snapshot, gaps, (), np.zeros(0, np.int64), {})
     items = np.unique(np.array([position for position, _, _ in items_in(snapshot, gaps)], np.int64))

@@ -193,9 +193,7 @@ def together(parts: Sequence[LostUnits]) -> LostUnits:
 
 
 def padded(record: bytes, count: int) -> bytes:
-    """Return a record with `count` more bytes in its property text, which every version reads the same. Raises
-    ValueError if the text would be too long for its length field.
-    """
+    """Return a record with `count` more bytes of property text, read the same. ValueError if it gets too long."""
     values = MESSAGE.parse(record)
     text, own_crc = without_crc(values.properties)
     text += ITEM_SEPARATOR * count

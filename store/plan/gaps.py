@@ -298,7 +298,6 @@ class GapFinder:
             self.covered = end
 
     def _gap_to(self, end: int, to_file_end: bool) -> Gap:
-        """Return the gap from `covered` to `end`."""
         previous = self.last[0] if self.last[1] == self.covered else -1
         return Gap(self.covered, end, to_file_end, self.last_timestamp, previous)
 

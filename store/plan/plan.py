@@ -296,9 +296,7 @@ def _plan(task: _Task, database: QueueDatabase, *, twin: bool) -> Plan:
 def _with_losses(
     task: _Task, queue: MappedFileQueue, kept: KeptLog, builder: PlanBuilder, look: Callable[..., None]
 ) -> KeptLog:
-    """Read the log for a plan under `broker`, and return the plan with the messages that are lost by the damage itself:
-    `keep` loses them, too. Raises Unreadable.
-    """
+    """Read the log for a plan under `broker`; return it with what the damage itself loses. Raises Unreadable."""
     snapshot, profile, outcome, options, (observers, _, verified), _ = task
     log, again = commit_log_of(snapshot.layout, kept.queue), partial(look, progress=None)
     if snapshot.layout.dledger is not None:

@@ -301,9 +301,7 @@ def record_at(log: CommitLog, position: int) -> bytes:
 
 
 def where_differing(log: CommitLog, replica: Replica, positions: Ints) -> Ints:
-    """Return the positions after which, up to the next one, the logs differ, and the last position of each window. So
-    equal records are not compared one by one.
-    """
+    """Return the positions after which, up to the next one, the logs differ, and the last position of each window."""
     kept, at, size = [np.zeros(0, np.int64)], 0, log.queue.file_size
     while at < len(positions):
         begin = int(positions[at])

@@ -234,9 +234,7 @@ def _with_unreferenced(
     forms: Forms,
     more: Sequence[int],
 ) -> tuple[list[Fill], list[Unplaced], set[int]]:
-    """As `with_unreferenced`; also returns the numbers of fills without room for a place. more: bytes that a tombstone
-    has for the names of LMQs, by fill.
-    """
+    """As `with_unreferenced`, and the numbers of fills without room. more: bytes for names of LMQs, by fill."""
     unplaced, tight = list[Unplaced](), set[int]()
     if not closed:
         return [], unplaced, tight
@@ -361,7 +359,6 @@ def _can_be_in_light(queue: QueueId, topic: str) -> bool:
 
 
 def _as_units(further: FurtherQueues) -> LostUnits:
-    """Return the places that these names give to records."""
     rows = [(at, name, offset) for at, names in further.items() for name, offset in names.items()]
     queues = [QueueId(name.decode("utf-8", "surrogateescape"), 0) for name in dict.fromkeys(row[1] for row in rows)]
     numbers = {utf8(queue.topic): number for number, queue in enumerate(queues)}

@@ -58,9 +58,7 @@ from .cases import Case
 
 
 def index_items_lost(outcome: Outcome) -> int:
-    """Count items of deleted files whose records lie before the place where the recovery begins: these records are not
-    dispatched again, so no key finds them any more. Raises Unreadable.
-    """
+    """Count items of deleted files of records that the recovery does not read: no key finds them. Raises Unreadable."""
     geometry, lost = sizes_of(outcome.snapshot.layout).of_index, 0
     for stored in outcome.index.deleted:
         header = stored.header

@@ -491,7 +491,7 @@ def config_in_files(layout: Layout, made_ms: int) -> Iterator[Edit]:
 
 
 def files_kept(layout: Layout) -> Iterator[str]:
-    """Yield a sentence on each config file that a move leaves alone, as its RocksDB is lost. layout: as of `as_kind`."""
+    """Yield a sentence on each config file that a move leaves, as its RocksDB is gone. layout: as of `as_kind`."""
     for name, path in sorted(_databases_before(layout).databases.items()):
         if not path.exists() and (layout.config / name).is_file():
             file = f"config/{name}"

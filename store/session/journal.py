@@ -345,9 +345,7 @@ def barrier_alone(layout: Layout) -> Journal | None:
 
 
 def carried_out(interrupted: Journal | None, plan: Plan | None = None) -> Sequence[Edit]:
-    """Return the changes of the store that come next: all steps of an interrupted session, none of one that is being
-    undone; without an interrupted session the edits of the plan.
-    """
+    """Return the changes of the store that come next: of an interrupted session, none to undo it; else of the plan."""
     if interrupted is None:
         return plan.edits if plan is not None else ()
     steps = [] if interrupted.state is SessionState.UNDO_INTERRUPTED else interrupted.steps

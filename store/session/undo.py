@@ -68,9 +68,7 @@ class Undone(NamedTuple):
 
 
 def list_sessions(layout: Layout) -> Iterator[Session]:
-    """Yield the sessions of a store, oldest first, without those that were never sealed. A session with a damaged
-    journal has no command and no steps. Raises Unreadable.
-    """
+    """Yield the sealed sessions of a store, oldest first. A damaged one has no command or steps. Raises Unreadable."""
     for folder in sessions(layout.journal):
         state = Journal(layout.root, folder, "").state
         if state is SessionState.UNSEALED:
@@ -225,9 +223,7 @@ def undo(
 
 
 def _undo_steps(journal: Journal, files: Files, written: Sequence[str]) -> tuple[str, ...]:
-    """Undo every step, the last one first, and verify the result. Return the `new_times` of `Undone`. written: files
-    that keep a new time, for backups that go by times.
-    """
+    """Undo every step, the last first, and verify. Return the `new_times` of `Undone`. written: files that keep one."""
     if journal.state is not SessionState.UNDO_INTERRUPTED:
         for database in _changed_databases(journal):
             if database.gone:

@@ -543,9 +543,7 @@ def still_lost(before: ConfigStart, layout: Layout, profile: Profile) -> ConfigS
 
 
 def default_settings_text(before: ConfigStart, left: ConfigStart | None) -> str:
-    """Text of what is back with default settings, "" for none. left: not back. Repairs complete a RocksDB that has lost
-    entries, and no other one.
-    """
+    """Text of what is back with default settings, or "". left: not back; a repair completes only a cut RocksDB."""
     completed = {name for name, _ in before.cut_databases} if left is not None else set()
     both = zip(before.unsettled, (TOPICS, GROUPS), strict=True)
     topics, groups = (lost if name in completed or name not in before.databases else frozenset() for lost, name in both)

@@ -432,9 +432,7 @@ def load_databases(layout: Layout, rules: ConfigRules) -> dict[str, LoadedConfig
 
 
 def in_databases(layout: Layout, rules: ConfigRules) -> frozenset[str]:
-    """The names of files whose tables are, or have to be, in a RocksDB. Without those whose RocksDB is gone and is made
-    again, empty, while a file can stand in.
-    """
+    """Files whose tables are, or have to be, in a RocksDB, unless it is gone, made again, and a file can stand in."""
     places = in_force(layout.config, layout.broker_config).databases if rules.databases else {}
     return frozenset(name for name in places if _of_database(name, places, rules) is not None)
 

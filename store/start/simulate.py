@@ -121,9 +121,7 @@ def simulate(
 def all_outcomes(
     snapshot: Snapshot, profile: Profile, switches: Switches | None = None, *, verified: VerifiedLog | None = None
 ) -> Iterator[Outcome]:
-    """Yield the possible outcomes of one start, the usual one first. There are several if a thread that writes units
-    races with the recovery (B42). Raises as `simulate`.
-    """
+    """Yield the outcomes of a start, the usual first: a thread may race with it (B42). Raises as `simulate`."""
     usual = simulate(snapshot, profile, switches, verified=verified)
     yield usual
     database = usual.database
@@ -141,7 +139,6 @@ def all_outcomes(
 
 
 def _result_of(outcome: Outcome) -> object:
-    """What can differ between the outcomes of one start."""
     database = outcome.database
     if outcome.refusal is not None or database is None:
         return outcome.refusal

@@ -306,9 +306,7 @@ def _check_first(context: VerifyContext, queue: QueueId, summary: QueueSummary, 
 
 
 def _compare_units(context: VerifyContext, queue: QueueId, path: str, in_database: ConsumeQueue) -> None:
-    """Compare the units of a queue in files with the database, which may lack some: brokers begin late, and leave out
-    what they do not dispatch again (spec 2.10).
-    """
+    """Compare units of a queue in files with the database, which may lack some: brokers begin late (spec 2.10)."""
     opened = ConsumeQueue(queue.topic, queue.queue_id, MappedFileQueue.open(path))
     other, summary = QueueReader(queue, path, in_database), in_database.summary()
     for first, units in QueueReader(queue, path, opened).windows():

@@ -154,9 +154,7 @@ class QueueReader:
         return self._in_files.unwritten(first, stop)
 
     def windows(self, first: int = 0) -> Iterator[tuple[int, Units]]:
-        """Yield all units from a queue offset on as (queue offset of the first, units), in order, without holes of
-        files and without windows of zeros. Raise Unreadable.
-        """
+        """Yield (queue offset of the first, units) from an offset on, without holes and zeros. Raise Unreadable."""
         try:
             yield from self._stream.written(first)
         except MissingFile:
@@ -470,9 +468,7 @@ def may_have_none(context: VerifyContext, queue: QueueId) -> bool:
 
 
 def queue_bounds(context: VerifyContext, queue: QueueId) -> tuple[int, int] | None:
-    """Return the (first, next) offset of a queue after the pass over the log, None for a queue without any trace; found
-    once per run. Raise Unreadable.
-    """
+    """Return (first, next) offset of a queue after the pass, None without any trace; found once. Raise Unreadable."""
     return context.kept(("queue bounds", queue), lambda: _bounds_of(context, queue))
 
 
