@@ -174,7 +174,7 @@ def _is_record(context: VerifyContext, position: int) -> bool:
 def complete_after_a_stop(context: VerifyContext) -> None:
     if context.crashed or context.live:
         return
-    count = _missing_units(context, context.uncommitted).messages
+    count, _ = _missing_units(context, context.uncommitted)
     gone = "" if queues_of(context).any_there else "consumequeue is missing: "
     if gone and context.scope.quick and not context.waits(context.log.start):  # which compares no unit with the log
         count = context.log.records
@@ -205,12 +205,12 @@ def start_after_a_crash(context: VerifyContext) -> None:
     start = start_of_recovery(context)
     if start is None:
         return
-    missing = _missing_units(context, start.position)
-    if missing.messages:
+    missing, first = _missing_units(context, start.position)
+    if missing:
         gone = "" if queues_of(context).any_there else "consumequeue is missing: "
-        text = f"{gone}{counted(missing.messages, 'message has', 'messages have')} no queue unit, the first at"
-        text += f" {missing.position}, but the next start begins at {start.position} ({start.reason})"
-        context.findings.add("I-116", context.store.layout.checkpoint, text, count=missing.messages)
+        text = f"{gone}{counted(missing, 'message has', 'messages have')} no queue unit, the first at"
+        text += f" {first}, but the next start begins at {start.position} ({start.reason})"
+        context.findings.add("I-116", context.store.layout.checkpoint, text, count=missing)
     found = _checkpoint_file(context)
     saved = found.values.index_msg_timestamp if found else 0
     for file in context.store.index.files:
@@ -226,16 +226,9 @@ def start_after_a_crash(context: VerifyContext) -> None:
             context.findings.add("I-118", file.path, text)
 
 
-class _MissingUnits(NamedTuple):
-    """Number of messages without a unit, and the log position of the first one, 0 if there is none."""
-
-    messages: int
-    position: int
-
-
-def _missing_units(context: VerifyContext, before: int | None = None) -> _MissingUnits:
-    """Count the messages without a unit in all queues; with `before`, only those in front of that log position. After a
-    clean shutdown the queues of deleted topics do not count.
+def _missing_units(context: VerifyContext, before: int | None = None) -> tuple[int, int]:
+    """Return the number of messages without a unit in all queues and the log position of the first one, 0 if there is
+    none. before: only those in front of it count. After a clean shutdown queues of deleted topics do not count.
     """
     messages, positions, queues = 0, list[int](), queues_of(context)
     for queue, check in queues.checks.items():
@@ -247,7 +240,7 @@ def _missing_units(context: VerifyContext, before: int | None = None) -> _Missin
         if len(counts):
             messages += int(counts.sum())
             positions.append(int(position.min()))
-    return _MissingUnits(messages, min(positions, default=0))
+    return messages, min(positions, default=0)
 
 
 @after("I-117")
@@ -264,9 +257,9 @@ def flushed_position(context: VerifyContext) -> None:
         text = f"logics_physical_offset is {at}: no record of the log begins there"
         context.findings.add("I-117", found.path, text)
         return
-    before = _missing_units(context, at)
-    if before.messages:
-        text = f"logics_physical_offset is {at}, but the message at {before.position} has no unit"
+    missing, first = _missing_units(context, at)
+    if missing:
+        text = f"logics_physical_offset is {at}, but the message at {first} has no unit"
         context.findings.add("I-117", found.path, text)
 
 

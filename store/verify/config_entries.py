@@ -1,9 +1,5 @@
 """Checks of entries of `config/` against the queues and against each other (I-142 … I-154), and of tiered segments.
 
-Offsets in the configuration are compared with the queues (I-144 … I-146, I-152). Topics, groups, filters and static
-topics must not contradict themselves or the store. Segments of the tiered store are compared with
-`tieredStoreMetadata.json` and the local log (I-153, I-157 … I-159).
-
 With the POSIX provider a segment lies in `HASH_CLUSTER/PATH/KIND/` below tieredStoreFilePath (spec 05, 5.3). With other
 providers segments are in an object storage: what is not on this machine is not checked.
 """

@@ -1,8 +1,7 @@
 """Checks of files and databases of `config/`: whether they can be read, and what lies beside (I-140 … I-156, I-189).
 
-`ConfigTables` has the tables as a broker reads them: the file, else its .bak, else a RocksDB. I-140 and I-141 report
-what cannot be parsed; I-156 reports what a start does with a table that is missing or has another shape. Whether a
-start loses something is decided in `store/start/config`.
+`ConfigTables` has the tables as a broker reads them: the file, else its .bak, else a RocksDB. Whether a start loses
+something is decided in `store/start/config`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """Checks of single records: fixed fields, topics, properties (docs/invariants.md).
 
-Fixed fields: I-023 … I-030, I-032 … I-034. Topics, and the version that their length asks for: I-035 … I-037.
-
-The property text: I-026, I-038, I-048, I-050, I-055, I-056. No broker checks it, and no CRC covers it unless `__CRC32#`
-is switched on: a broker serves a record with torn properties, without its keys and tags.
+No broker checks the property text, and no CRC covers it unless `__CRC32#` is switched on: a broker serves a record with
+torn properties, without its keys and tags.
 """
 
 from __future__ import annotations
@@ -11,8 +9,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass
-from enum import Enum, auto
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -294,16 +292,8 @@ def _names_twice(text: bytes) -> set[bytes]:
     return {name for name, count in found.items() if name and count > 1}
 
 
-class _Harm(Enum):
-    """What a broker does with the offsets of LMQs: it throws, skips them, or never had the option."""
-
-    BLOCKS = auto()
-    LEFT_OUT = auto()
-    NONE = auto()
-
-
 _UNDISPATCHABLE = "undispatchable records"
-"""Records whose LMQs a broker cannot read: position, size, what is wrong, harm."""
+"""Records whose LMQs a broker cannot read: position, size, message, and the rest of the finding."""
 
 
 @of_records("I-048")
@@ -322,29 +312,23 @@ def lmq_queues(context: VerifyContext, records: Records) -> None:
         if len(wanted) == len(given) and not any(wrong):
             continue
         throws = (bad and not how.skips(name) for name, bad in zip(wanted, wrong, strict=False))
-        harm = _Harm.BLOCKS if len(wanted) == len(given) and any(throws) else _Harm.LEFT_OUT
-        lmq = counted(len(wanted), "LMQ")
-        text = f"{lmq} with the offsets {','.join(given)[:60]!r}"
-        if offsets.length[row] <= 0:
-            harm = _Harm.NONE
-            text = f"{lmq}, no option of the broker that stored it"
+        lmq, more = counted(len(wanted), "LMQ"), dict[str, Any]()
+        text = f"record at {records.position[row]}: {lmq} with the offsets {','.join(given)[:60]!r}"
+        if offsets.length[row] <= 0:  # without enableMultiDispatch, or of a delayed message
+            text = f"record at {records.position[row]}: {lmq}, no option of the broker that stored it"
+            more = {"severity": Severity.INFO, "repair": LOOK}
+        elif len(wanted) == len(given) and any(throws) and context.crashed:  # not dispatched before
+            text += "; dispatch throws at this record for ever"
+            more = {"severity": Severity.FATAL}
         size = int(records.ends[row] - records.position[row])
-        collected(context, _UNDISPATCHABLE).append((int(records.position[row]), size, text, harm))
+        collected(context, _UNDISPATCHABLE).append((int(records.position[row]), size, text, more))
 
 
 @after("I-048")
 def undispatchable_records(context: VerifyContext) -> None:
-    """Report records with unreadable LMQs: dispatch throws at them for ever, unless they were dispatched before."""
-    for position, size, text, harm in collected(context, _UNDISPATCHABLE):
-        stuck = harm is _Harm.BLOCKS and context.crashed
-        message = f"record at {position}: {text}"
-        if stuck:
-            message += "; dispatch throws at this record for ever"
-        severity = Severity.FATAL if stuck else None
-        if harm is _Harm.NONE:
-            severity = Severity.INFO  # without enableMultiDispatch, or of a delayed message
-        repair = LOOK if harm is _Harm.NONE else None
-        context.log_finding("I-048", position, size, message, severity=severity, repair=repair)
+    """Parts of the log with a finding would be read again (`Mergeable`)."""
+    for position, size, text, more in collected(context, _UNDISPATCHABLE):
+        context.log_finding("I-048", position, size, text, **more)
 
 
 @of_records("I-050")
