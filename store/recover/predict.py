@@ -48,7 +48,7 @@ from ..queues.start import ExtFile, ExtState, QueueState
 from ..queues.start_rocksdb import StartedQueue, queue_windows
 from ..queues.units import LARGEST_OFFSET, Units, is_valid
 from ..search.queue_search import is_usual, open_log
-from ..settings.read import BACKUP, EPOCH_FILE, ConfigFile, read_config_file, read_epochs, read_if_there
+from ..settings.read import EPOCH_FILE, ConfigFile, read_config_file, read_epochs, read_in_force
 from ..start.config import ConfigStart
 from ..start.dledger import index_directory
 from ..start.outcome import Outcome
@@ -88,13 +88,11 @@ class CompactedMessages:
     @cached_property
     def upto(self) -> int:
         """The queue offset up to which the table that a broker reads says the queue is compacted. Raises Unreadable."""
-        path = self._layout.compaction_log.parent / POSITION_CHECKPOINT
-        for each in (path, path.with_name(path.name + BACKUP)):
-            file = read_if_there(each, POSITION_CHECKPOINT)
-            if file is not None and file.problem is None:
-                rows = ((row.get("topic"), row.get("queue_id"), row.get("offset", -1)) for row in file.records())
-                return next((int(row[-1]) for row in rows if row[:-1] == self._queue), -1)
-        return _UNKNOWN
+        file = read_in_force(self._layout.compaction_log.parent / POSITION_CHECKPOINT, POSITION_CHECKPOINT)
+        if file is None:
+            return _UNKNOWN
+        rows = ((row.get("topic"), row.get("queue_id"), row.get("offset", -1)) for row in file.records())
+        return next((int(row[-1]) for row in rows if row[:-1] == self._queue), -1)
 
     @cached_property
     def named(self) -> Ints:
