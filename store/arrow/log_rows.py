@@ -13,7 +13,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import islice
 from typing import Any, Protocol, Self, TypeAlias
@@ -55,6 +55,9 @@ class Damage:
 
 Tell = Callable[[Damage], None]
 """Called with each range that cannot be read."""
+Advance = Callable[[int], None]
+_WHOLE = 1 << 62
+"""No log has so many bytes."""
 
 
 class Condition(Protocol):
@@ -167,7 +170,10 @@ def _log_split(root: str, split: Split) -> LogSplit:
 
 
 def rows_of(ask: ReadOptions, part: LogSplit, tell: Tell, pushed: Pushed = NOTHING_PUSHED) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of one part with the columns `ask.fields`. Raises StoreError if a read or the query fails."""
+    """Yield the rows of one part with the columns `ask.fields`.
+
+    Raises StoreError if the log cannot be read any more, and for damage if damage ends the query.
+    """
     fields = fields_of(ask)
     for batch in messages_of(ask, part, tell, pushed, crc=not CHECKED.isdisjoint(fields)):
         yield from rows_of_batch(part.store, batch, fields, raw=ask.body == STORED_BODY)
@@ -182,7 +188,10 @@ def messages_of(
     crc: bool = False,
     noting: Noting | None = None,
 ) -> Iterator[Batch]:
-    """Yield messages of a part, each valid until the next. crc, noting: as of `CommitLog.scan`. Raises as `rows_of`."""
+    """Yield the messages asked for of one part; a batch is valid until the next one is taken.
+
+    crc, noting: as for `CommitLog.scan`. Raises what `rows_of` raises.
+    """
     conditions = _conditions(ask, pushed)
     try:
         for item in items_of(ask, part, crc=crc, noting=noting):
@@ -203,7 +212,9 @@ def damage_of(ask: ReadOptions, part: LogSplit) -> Iterator[Damage]:
 def items_of(
     ask: ReadOptions, part: LogSplit, *, crc: bool = False, noting: Noting | None = None, tails: bool = False
 ) -> Iterator[Batch | Damage]:
-    """Yield the messages a broker finds in one part, and damage; tails: also what follows. Raises as `rows_of`."""
+    """Yield the messages a broker would find in one part, and the damage; with `tails` also what follows the last
+    message. Raises what `rows_of` raises.
+    """
     if part.split is not None and part.split.start >= part.split.stop:
         return
     log = open_log(part.store, ask.broker_config)
@@ -313,12 +324,19 @@ class Counted:
         return cls(Stats.from_json(by, stats), [Damage(store, *place) for place in places])
 
 
-def count_part(ask: ReadOptions, part: LogSplit, by: Sequence[str]) -> Counted:
-    """Count the records of one part. by: names from `stats_dimensions.DIMENSIONS`. Raises StoreError."""
+def count_part(ask: ReadOptions, part: LogSplit, by: Sequence[str], advance: Advance = lambda _: None) -> Counted:
+    """Count the records of one part. by: names from `stats_dimensions.DIMENSIONS`. advance: called with the number of
+    bytes done. Raises StoreError.
+    """
     starts = _file_starts(ask, part) if "file" in by else ()
     found = Counted(Stats(by, starts=starts))
+    rest = part.bytes
     for batch in messages_of(ask, part, found.damage.append, noting=noting_of(by)):
         found.stats.add(batch)
+        done = batch.end - int(batch.position[0])
+        advance(done)
+        rest -= done
+    advance(rest)
     return found
 
 
@@ -329,24 +347,27 @@ def _file_starts(ask: ReadOptions, part: LogSplit) -> list[int]:
         return [file.start for file in log.files]
 
 
-def count_here(ask: ReadOptions, by: Sequence[str], jobs: int | None, advance: Callable[[int], None]) -> Counted:
+def count_here(ask: ReadOptions, by: Sequence[str], jobs: int | None, advance: Advance) -> Counted:
     """Count all logs. jobs: processes, None for one per core. by: as for `count_part`, also with `store` first.
     advance: called with the number of bytes done. Raises StoreError.
     """
     jobs = 1 if reading_rate() else jobs or cores()  # several processes would exceed the rate
     total = Counted(Stats(by))
     inside = [name for name in by if name != STORE]
+    if jobs == 1 and not ask.split_bytes:  # who reads a log whole need not look for its end before, in all queues
+        ask = replace(ask, split_bytes=_WHOLE)
     parts = parts_of(ask, bounds=total.bounds.__setitem__)
-    for part, found in zip(parts, _counted(ask, parts, inside, jobs), strict=True):
+    for part, found in zip(parts, _counted(ask, parts, inside, jobs, advance), strict=True):
         total.add(found, part.store)
-        advance(part.bytes)
     return total
 
 
-def _counted(ask: ReadOptions, parts: Sequence[LogSplit], by: Sequence[str], jobs: int) -> Iterator[Counted]:
+def _counted(
+    ask: ReadOptions, parts: Sequence[LogSplit], by: Sequence[str], jobs: int, advance: Advance
+) -> Iterator[Counted]:
     """Yield the counts of each part in order, `jobs` parts at a time in child processes."""
     if min(jobs, len(parts)) < 2:
-        yield from (count_part(ask, part, by) for part in parts)
+        yield from (count_part(ask, part, by, advance) for part in parts)
         return
     with ExitStack() as children:
         waiting = ((part, children.enter_context(_forked(ask, part, by))) for part in parts)
@@ -355,7 +376,10 @@ def _counted(ask: ReadOptions, parts: Sequence[LogSplit], by: Sequence[str], job
             part, child = at_work.popleft()
             found = child.result()
             at_work.extend(islice(waiting, 1))
-            yield count_part(ask, part, by) if found is None else found
+            if found is None:
+                found = count_part(ask, part, by)
+            advance(part.bytes)
+            yield found
 
 
 def _forked(ask: ReadOptions, part: LogSplit, by: Sequence[str]) -> Forked[Counted]:
