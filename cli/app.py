@@ -20,9 +20,6 @@ from .options import say
 from .plain_line import values_of
 from .progress import SCREEN
 
-_YOUNG_OBJECTS = 20_000
-"""New objects between two garbage collections: imports make many objects, none of them garbage."""
-
 COMMANDS: Mapping[str, str] = {
     "put": "Append messages exactly as a broker would.",
     "get": "Read messages by any address.",
@@ -194,7 +191,6 @@ def main() -> None:
     # numpy's OpenBLAS would start threads that spin, for products of matrices, which nothing here needs
 
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    gc.set_threshold(_YOUNG_OBJECTS)
     code = run()
     if _REPORTS_LEAKS not in sys.modules:
         gc.freeze()  # skips the last garbage collection at Python's end, a tenth of the time of a short command

@@ -6,6 +6,7 @@ is put without numpy, many as columns; both ways give the same bytes.
 
 from __future__ import annotations
 
+import mmap
 import os
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timedelta
@@ -53,7 +54,8 @@ class SlotTable:
     """
 
     def __init__(self, slots: int, read: Callable[[int, int], bytes] | None = None) -> None:
-        self.data = bytearray(slots * SLOT_BYTES)
+        # a bytearray would be filled with zeros, and take all of its memory
+        self.data = mmap.mmap(-1, max(1, slots) * SLOT_BYTES, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         self.slots = slots
         pages = -(-slots // PAGE_SLOTS)
         self._read = read

@@ -16,6 +16,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ...formats.config import BACKUP
 from ...formats.consumer_offset import steps_to_next
 from ...formats.hashing import utf8
 from ...formats.json_table import DATA_VERSION
@@ -39,7 +40,7 @@ from ..queues.rocksdb_write import in_order, rewritten
 from ..search.queue_search import queue_offset_at
 from ..search.selection import parse_time, queue_of
 from ..search.store import StoreReader
-from ..settings.read import BACKUP, FILES
+from ..settings.read import FILES
 from ..settings.rocksdb import POSITIONS, SECOND, SEPARATE, SINGLE, counter_of, keeps_databases, stand_ins
 from ..start.config_load import DELAYS, LMQ_OFFSETS, OFFSETS, LoadAction, config_rules, load_table
 from .lag import Ends, Queue, behind_log, queue_ends

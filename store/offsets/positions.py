@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ...formats.config import BACKUP
 from ...formats.consumer_offset import OFFSET, OFFSET_TABLE, OFFSET_TABLES, PULL_OFFSET_TABLE, steps_to_next
 from ...formats.kinds import KINDS
 from ...formats.lmq_consumer_offset import LMQ_OFFSET_TABLE
@@ -24,7 +25,7 @@ from ..disk.layout import Layout
 from ..errors import StoreError, did_you_mean
 from ..search.selection import matches
 from ..settings.parse import is_int
-from ..settings.read import BACKUP, FILES, ConfigFile, config_files, read_config_file
+from ..settings.read import FILES, ConfigFile, config_files, read_config_file
 from ..settings.rocksdb import InForce, in_force, keeps_databases, rows_of, stand_ins
 from ..start.config import files_in_use
 from ..start.config_load import (

@@ -15,6 +15,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from ...formats.config import BACKUP
 from ...formats.consumer_offset import OFFSET_TABLE
 from ...formats.delay_offset import FILE as DELAY_OFFSETS
 from ...formats.hashing import java_string
@@ -35,7 +36,6 @@ from ..index.write import IndexWriter
 from ..log.write import LogWriter
 from ..queues.write import BatchQueuesWriter, QueuesWriter
 from ..settings.options import options_of
-from ..settings.read import BACKUP
 from .new_message import DEFAULT_HOST, NewMessage, WriterOptions, WriterRules
 from .queue_kinds import QueueKinds
 from .tail import Tail, check_clean, check_layout, check_log_end, find_layout, find_tail, generation, unclean

@@ -12,12 +12,14 @@ the broker writes the real message, then an op record that names the half messag
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...formats import message_properties as names
+from ...formats.config import BACKUP
 from ...formats.hashing import java_string
 from ...formats.json_table import QUEUE_ID
 from ...formats.message import TOPIC_BYTES_MAX_V1
@@ -140,9 +142,12 @@ def check_producer_topic(topic: bytes, long_topics: tuple[str, ...] = _LONG_TOPI
 
 def _check_static(topic: str, queue_id: int, writer: StoreWriter) -> None:
     """Refuse a queue of a static topic that another broker writes now: groups are behind its range here already."""
-    from ..settings.read import FILES, read_in_force
+    path = writer.layout.config / MAPPINGS
+    if not (os.path.lexists(path) or os.path.lexists(f"{path}{BACKUP}")):
+        return
+    from ..settings.read import FILES, read_in_force  # hardly any store has the file
 
-    file = read_in_force(writer.layout.config / MAPPINGS, FILES[MAPPINGS])
+    file = read_in_force(path, FILES[MAPPINGS])
     mappings = file.value.get(MAPPING_TABLE.member) if file is not None else None
     mapping = mappings.get(topic) if isinstance(mappings, dict) else None
     if not isinstance(mapping, dict):
@@ -155,7 +160,7 @@ def _check_static(topic: str, queue_id: int, writer: StoreWriter) -> None:
         others = sorted({broker for broker, _ in places} - {str(own)})
         raise InvalidInput(
             f"this broker does not write queue {queue_id} of the static topic {topic}, and refuses the message",
-            path=writer.layout.config / MAPPINGS,
+            path=path,
             hint=f"put the message to the store of {' or '.join(others)}" if others else "",
         )
 

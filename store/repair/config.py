@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ...formats.config import BACKUP
 from ...formats.consumer_filter import FILTER_DATA_BY_TOPIC, GROUP_FILTER_DATA
 from ...formats.consumer_offset import OFFSET_TABLE, OFFSET_TABLES
 from ...formats.json_table import CONSUMER_GROUP, DATA_VERSION, JsonTable
@@ -44,7 +45,7 @@ from ..search.log_search import never_delivered
 from ..search.store import StoreReader
 from ..settings.options import options_of
 from ..settings.parse import is_int, misfits, numbers, with_numbers
-from ..settings.read import BACKUP, FILES, read_config_file
+from ..settings.read import FILES, read_config_file
 from ..settings.rocksdb import SEPARATE, counter_of, in_force, keeps_databases, table_of
 from ..start import config_load as load
 from ..start.config import ConfigStart, config_start, lone_position

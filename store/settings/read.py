@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...formats.broker_identity import FIELDS, IDENTITY, SEPARATOR
+from ...formats.config import BACKUP
 from ...formats.consumer_offset import FILE as OFFSETS
 from ...formats.consumer_offset import OFFSET_TABLE, steps_to_next
 from ...formats.epoch_file import CRC_OK, CRC_UNCHECKED, EPOCHS, HEADER, LINE_END
@@ -55,7 +56,6 @@ _INT_VALUES = 1 << 32
 """A broker reads a file at once and casts its length to an int: lengths count modulo this."""
 _HEAP_BYTES = 512 << 20
 """To read so many bytes at once a broker needs a heap several times as large."""
-BACKUP = ".bak"
 EPOCH_FILE = "epoch-file"
 """The kind of an epochFileCheckpoint."""
 TEMPORARY = ".tmp"

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ...formats.config import BACKUP
 from ...formats.consumer_offset import GROUP_TOPIC_MAP, PULL_OFFSET_TABLE
 from ...formats.json_table import JsonTable
 from ...formats.kinds import KINDS
@@ -34,7 +35,7 @@ from ..queues.rocksdb import is_rocksdb
 from ..queues.rocksdb_copy import database_loss
 from ..settings.generation import has_properties_of_brokers
 from ..settings.parse import misfits, numbers
-from ..settings.read import BACKUP, FILES, TEMPORARY, ConfigFile
+from ..settings.read import FILES, TEMPORARY, ConfigFile
 from ..settings.rocksdb import in_force, keeps_databases, stand_ins
 from . import config_load as load
 

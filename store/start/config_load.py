@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...formats import timer_check
+from ...formats.config import BACKUP
 from ...formats.consumer_offset import GROUP_TOPIC_MAP, OFFSET_TABLE
 from ...formats.json_table import DATA_VERSION
 from ...formats.kinds import KINDS
@@ -27,7 +28,7 @@ from ..disk.layout import Layout, was_rocksdb
 from ..errors import Missing, StoreError, Unsupported
 from ..queues.rocksdb import is_rocksdb
 from ..settings.parse import TOO_DEEP, Grammar, ParsedConfig, misfits, parse
-from ..settings.read import BACKUP, FILES, ConfigFile, read_content
+from ..settings.read import FILES, ConfigFile, read_content
 from ..settings.rocksdb import SECOND, SEPARATE, counter_of, in_force, in_one_table, keeps_databases, rows_of, table_of
 
 TOPICS, GROUPS = KINDS["topics"].file, KINDS["subscription-group"].file

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, NamedTuple
 
+from ...formats.config import BACKUP
 from ...formats.consumer_offset import GROUP_TOPIC_MAP, steps_to_next
 from ...formats.hashing import java_trim, tags_code
 from ...formats.json_table import EXPRESSION_TYPE
@@ -29,7 +30,7 @@ from ..offsets.positions import PULLED, positions_of
 from ..queues.filter_bits import SQL92, ConsumerFilter, consumer_filters, read_filters
 from ..search.selection import ANY_TAG, TAG_SEPARATOR
 from ..search.store import Note
-from ..settings.read import BACKUP, FILES, read_config_file
+from ..settings.read import FILES, read_config_file
 from ..settings.rocksdb import rows_of, stand_ins
 from ..start.config_load import FILTERS, GROUPS, OFFSETS, TOPICS, config_rules, request_modes
 from .answer import DeliveryVerdict, Evidence, Judgement

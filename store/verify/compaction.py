@@ -17,6 +17,7 @@ import numpy as np
 
 from ...formats import message_properties as names
 from ...formats.broker_identity import TEMPORARY
+from ...formats.config import BACKUP
 from ...formats.derive.ragged import Flags, Ints
 from ...formats.epoch_file import EPOCHS, HEADER, LINE_END
 from ...formats.hashing import crc31, utf8
@@ -35,7 +36,7 @@ from ..log.commit_log import Batch, CommitLog, ExtentKind
 from ..log.message import Mark
 from ..queues.batches import SparseRange, sparse_units
 from ..queues.units import Units, is_valid
-from ..settings.read import BACKUP, EPOCH_FILE, ConfigFile, parse_epochs, read_content, read_epochs, read_if_there
+from ..settings.read import EPOCH_FILE, ConfigFile, parse_epochs, read_content, read_epochs, read_if_there
 from .context import VerifyContext, of_record
 from .queue_state import queue_bounds
 from .register import after, before

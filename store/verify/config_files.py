@@ -14,6 +14,7 @@ from functools import partial, wraps
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ...formats.config import BACKUP
 from ...formats.consumer_offset import OFFSET_TABLE
 from ...formats.json_table import DATA_VERSION
 from ...formats.kinds import KINDS, Syntax
@@ -29,7 +30,7 @@ from ..queues.rocksdb import RocksDb, is_rocksdb
 from ..queues.rocksdb_copy import database_loss
 from ..search.log_search import never_delivered
 from ..settings.parse import is_int
-from ..settings.read import BACKUP, FILES, TEMPORARY, ConfigFile, backup_note, read_if_there
+from ..settings.read import FILES, TEMPORARY, ConfigFile, backup_note, read_if_there
 from ..settings.rocksdb import ConfigForm, InForce, in_force, read_entries
 from ..start.config import ConfigFileStart, ConfigStart, config_start, files_in_use
 from ..start.config_load import (

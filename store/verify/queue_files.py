@@ -15,6 +15,7 @@ from construct import ConstructError
 
 from ...formats import batch_consume_queue, consume_queue
 from ...formats import rocksdb_consume_queue as formats
+from ...formats.config import BACKUP
 from ...formats.consume_queue import EXT_ADDRESS_MAX
 from ...formats.rocksdb_consume_queue import BOUNDS, MAX
 from ..broker.snapshot import QueueId, list_entries
@@ -30,7 +31,6 @@ from ..findings.catalogue import Severity
 from ..queues.read import ConsumeQueue, QueueSummary
 from ..queues.rocksdb import RocksDb, RocksdbConsumeQueue, readable
 from ..queues.units import is_used
-from ..settings.read import BACKUP
 from ..start.config import delay_progress
 from ..start.config_load import DELAYS, LoadAction, config_rules, load_config
 from ..start.queue_stores import batches_in_database
