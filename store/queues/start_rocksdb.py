@@ -316,9 +316,8 @@ class DatabaseState:
         self._waiting_last = last
 
     def commit(self, *, in_parts: bool = False) -> None:
-        """Write what waits: units, the `max` row of each queue, and the CHECKPOINT_TOPIC row.
-
-        in_parts: the last record is written on its own, so the row ends with it; otherwise all are written at once.
+        """Write what waits: units, `max` rows, CHECKPOINT_TOPIC row. in_parts: the last record alone, so the row ends
+        with it; otherwise all at once.
         """
         for queue, units in self._waiting.items():
             last = units.last
@@ -368,9 +367,8 @@ class DatabaseState:
         self._added.clear()
 
     def compare(self, files: Mapping[QueueId, QueueState], *, lmq: bool, topics: Callable[[str], bool]) -> bool:
-        """Move the rows of queues that end elsewhere than the same queues in files to the end of these.
-
-        lmq: leave LMQs alone. topics: whether the database has the queues of a topic. False: one of both differed.
+        """Move rows of queues to where the same queues in files end; False if one differed in both. lmq: leave LMQs
+        alone. topics: whether the database has them.
         """
         same = True
         for queue, file in files.items():

@@ -129,10 +129,8 @@ def _nothing() -> None:
 
 
 class Follower:
-    """Reads a log from `position` on, and waits for more.
-
-    position: after the last delivered record. note: called with one line for a truncation, damage and files that are
-    gone.
+    """Reads a log from `position`, behind the last record delivered, and waits for more. note: called with one line for
+    truncation, damage, lost files.
     """
 
     def __init__(self, layout: Layout, position: int, note: Note) -> None:
@@ -180,9 +178,8 @@ class Follower:
             watch.wait()
 
     def skip(self) -> bool:
-        """Continue at the next good record, also past zeros; return False if there is none.
-
-        For callers who know that the missing bytes are not being written. Raises Unreadable.
+        """Continue at the next good record, also past zeros, if nobody is writing these; return False if there is none.
+        Raises Unreadable.
         """
         self._reopen()
         file = self._log.queue.file_at(self.position)
