@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
+from ..store.broker.profiles import profile_of
+from ..store.disk.layout import Layout
+from ..store.recover.recovery import Recovery
+from ..store.start.config import ConfigStart, default_settings_text, still_lost
 from .plan_text import folded
-
-if TYPE_CHECKING:
-    from ..store.disk.layout import Layout
-    from ..store.recover.recovery import Recovery
-    from ..store.start.config import ConfigStart
 
 
 def still_lost_config(before: ConfigStart | None, after: Layout) -> ConfigStart | None:
     """What a start would have lost, and what is still lost after the store was changed; None for nothing."""
-    from ..store.broker.profiles import profile_of
-    from ..store.start.config import still_lost
-
     if before is None or before.bare or not before.loses:
         return None
     lost = still_lost(before, after, profile_of(before.version))
@@ -26,8 +21,6 @@ def still_lost_config(before: ConfigStart | None, after: Layout) -> ConfigStart 
 
 def not_back(before: ConfigStart | None, left: ConfigStart | None) -> str:
     """Sentences on what stays lost (`left`), and on what came back without its settings, each after a space; or ""."""
-    from ..store.start.config import default_settings_text
-
     if before is None or before.bare or not before.loses:
         return ""
     unsettled = default_settings_text(before, left)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..store.counted import bytes_text, counted
+from ..store.inspect.recognise import Recognised
 from .file_kinds import file_kind
+from .options import Common
 from .terminal import page_of, time_text
-
-if TYPE_CHECKING:
-    from ..store.inspect.recognise import Recognised
-    from .options import Common
 
 _LABEL = 28
 

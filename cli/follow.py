@@ -7,7 +7,6 @@ import sys
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ..store.errors import Unsupported
 from ..store.search.follow import Follower
@@ -15,12 +14,9 @@ from ..store.search.log_search import found_in, note_bounds, time_bounds
 from ..store.search.selection import Selection, TimeRange
 from ..store.search.store import FoundMessage, StoreReader, Via
 from .get_answer import GetQuestion, print_found
-from .options import countable
+from .options import Common, countable
+from .output import Output
 from .searched_text import check_log
-
-if TYPE_CHECKING:
-    from .options import Common
-    from .output import Output
 
 
 def follow_log(path: Path, question: GetQuestion, common: Common) -> None:

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ..store.counted import counted
 from ..store.errors import InvalidInput, NotFound
+from ..store.log.message import Message
 from ..store.search.find import Address, Finder, parse_address
 from ..store.search.store import FoundMessage, StoreReader, Via
 from .get_answer import GetQuestion, print_hex
 from .ndjson_input import opened, whole_lines
+from .options import Common
+from .output import Output
 from .searched_text import check_log
-
-if TYPE_CHECKING:
-    from ..store.log.message import Message
-    from .options import Common
-    from .output import Output
 
 _SHOWN = 1000
 """Characters of an address that its answer repeats."""

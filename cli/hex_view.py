@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..formats.derive import Span, spans
 from ..store.counted import counted
+from .file_kinds.chunks import RecordPiece
 from .terminal import paint, time_text
-
-if TYPE_CHECKING:
-    from .file_kinds.chunks import RecordPiece
 
 ROW_BYTES = 16
 _HEX_WIDTH = 3 * ROW_BYTES + 1

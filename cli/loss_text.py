@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..store.counted import counted
 from ..store.disk.broker_conf import CONTROLLER_MODE
+from ..store.recover.recovery import Recovery
+from .options import Common
 from .plan_text import ROWS, folded, section
 from .terminal import time_text
-
-if TYPE_CHECKING:
-    from ..store.recover.recovery import Recovery
-    from .options import Common
 
 _WORDS_MAX = 60
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..store.broker.profiles import OLDEST, RecordRules, profile_of
 from ..store.counted import counted
@@ -22,12 +22,10 @@ from ..store.put.writer import Stored, StoreWriter
 from .arrow_input import NumberedRows, read_directory, read_rows
 from .joined_batches import Portion, joined
 from .ndjson_input import Line
+from .output import Output
 from .put_lines import lines_of
 from .put_options import InputFormat, PutSourceOptions
 from .put_target import Target, answers_of, held_interrupts, new_reader
-
-if TYPE_CHECKING:
-    from .output import Output
 
 SYNC_SECONDS = 1.0
 """Seconds between two syncs, unless each portion is synced at once."""

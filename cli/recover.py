@@ -113,8 +113,6 @@ def recover(
             raise bad_parameter("--role slave only reports: a slave cuts its log itself")
         print_cut(change.open(store, common), as_slave, common)
     from ..store.disk.layout import Layout
-    from .config_text import still_lost_config
-    from .plan_text import CarriedOut
 
     out = common.checked_output("recovery")
     layout = change.open(store, common)
@@ -127,6 +125,9 @@ def recover(
     given = change.given(broker_version, common).at(layout)
     found.name_lost(*_rows_of(common))
     if change.apply and (found.plan is None or not found.nothing_to_do):
+        from .config_text import still_lost_config
+        from .plan_text import CarriedOut
+
         applied = _apply(layout, before, change, given, common)
         after = _analyze(Layout.open(layout.root, layout.broker_config), common, asked)
         done = CarriedOut(applied, after, still_lost_config(found.config, after.recovery.layout))

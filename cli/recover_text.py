@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from ..store.audit.messages import Share, Tally
 from ..store.broker.profiles import VERSIONS, profile_of
 from ..store.counted import bytes_text, counted
 from ..store.findings.next_commands import (
@@ -20,18 +19,14 @@ from ..store.recover.recovery import Recovery, facts_of, lost_topics
 from ..store.repair.recheck import EVERYTHING, Unrepairable, unrepairable_of
 from ..store.session.journal import carried_out
 from ..store.settings.generation import generation_of
+from ..store.verify.judged import JudgedRecovery
 from ..store.verify.verdict import Status, but_unserved, first_sentence, give_levels, harmless, lacks_first_files
 from .config_text import bare_lines, config_lines, not_back
 from .loss_text import cut_lines, lost_lines, replica_lines, slave_lines, timer_lines
+from .options import Common
 from .plan_text import ROWS, CarriedOut, section, steps_text
 from .terminal import page_of, time_text
 from .verdict_text import NEXT_IN_USE, beyond_lines, error_lines, next_lines, started_text
-
-if TYPE_CHECKING:
-    from ..store.audit.messages import Share, Tally
-    from ..store.session.apply import Applied
-    from ..store.verify.judged import JudgedRecovery
-    from .options import Common
 
 _PLAN = "The plan (nothing is written without --apply):"
 
@@ -68,7 +63,7 @@ def recovery_text(
     lines += replica_lines(found, rows)
     title = "What is wrong, and what a broker does with it:"
     lines += _wrong(title if done is None else "What was wrong:", before, rows, given)
-    lines += _plan(found, done and done.applied, rows, asking)
+    lines += _plan(found, done, rows, asking)
     lines += bare_lines(found)
     if done is not None:
         lines += _wrong("What is still wrong:", done.after, rows, given)
@@ -320,14 +315,14 @@ def _groups(found: Recovery) -> list[str]:
     return section("Lost before a group had consumed them:", lines, None)
 
 
-def _plan(found: Recovery, applied: Applied | None, rows: int | None, asking: bool) -> list[str]:
+def _plan(found: Recovery, done: CarriedOut[JudgedRecovery] | None, rows: int | None, asking: bool) -> list[str]:
     edits = carried_out(found.interrupted, found.plan)
     if not edits:
         return []
-    title = "What was done:" if applied else "The plan:" if asking else _PLAN
+    title = "What was done:" if done else "The plan:" if asking else _PLAN
     lines = section(title, steps_text(edits, found.layout, rows is None), rows)
-    if applied is not None:
-        lines.append(f"  the original bytes are kept in {found.layout.journal / applied.session}")
+    if done is not None:
+        lines.append(f"  the original bytes are kept in {found.layout.journal / done.applied.session}")
     return lines
 
 

@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from ..store.broker.profiles import LMQ_OPTIONS
 from ..store.counted import counted
 from ..store.disk.broker_conf import CONFIG_V2, CONFIG_VERSION
-from ..store.findings.next_commands import NextCommand, going_on, next_commands, repair_command
+from ..store.findings.next_commands import Given, NextCommand, going_on, next_commands, repair_command
 from ..store.repair.parts import QueueStoreKind, RepairPart
+from ..store.repair.recheck import JudgedRepair
+from ..store.repair.repair import Repair
 from ..store.search.selection import queue_text
 from ..store.session.journal import carried_out
+from ..store.start.config import ConfigStart
 from ..store.verify.verdict import first_sentence
 from .config_text import config_lines, not_back, still_lost_config
+from .options import Common
 from .plan_text import ROWS, CarriedOut, section, steps_text
 from .terminal import page_of
 from .verdict_text import NEXT_IN_USE, beyond_lines, error_lines, next_lines, started_text
-
-if TYPE_CHECKING:
-    from ..store.findings.next_commands import Given
-    from ..store.repair.recheck import JudgedRepair
-    from ..store.repair.repair import Repair
-    from ..store.start.config import ConfigStart
-    from .options import Common
-
 
 _STORE_TYPES = {"rocksdb": "storeType=defaultRocksDB", "files": "storeType=default"}
 

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ..store.counted import counted
-from ..store.search.store import Via
+from ..store.disk.layout import Layout
+from ..store.search.store import StoreReader, Via
+from .options import Common
+from .progress import Progress
 from .terminal import time_text
-
-if TYPE_CHECKING:
-    from ..store.disk.layout import Layout
-    from ..store.search.store import StoreReader
-    from .options import Common
-    from .progress import Progress
 
 _WAYS = {Via.SCAN: "by scanning the log", Via.QUEUE: "named by queues", Via.INDEX: "named by the index"}
 

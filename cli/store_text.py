@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..store.broker.snapshot import directories_without_files
 from ..store.broker.system_topics import LMQ_PREFIX
 from ..store.counted import bytes_text, counted
+from ..store.disk.sizes import Size
 from ..store.findings.next_commands import Given, NextCommand, command, refused
 from ..store.index.read import sizes_of
-from ..store.verify.verdict import commands_of, first_sentence
+from ..store.inspect.description import Description
+from ..store.queues.read import QueueSummary
+from ..store.settings.options import BrokerOption
+from ..store.verify.verdict import Verdict, commands_of, first_sentence
 from .terminal import page_of, time_text
 from .verdict_text import verdict_json
-
-if TYPE_CHECKING:
-    from ..store.disk.sizes import Size
-    from ..store.inspect.description import Description
-    from ..store.queues.read import QueueSummary
-    from ..store.settings.options import BrokerOption
-    from ..store.verify.verdict import Verdict
 
 TOPICS_SHOWN = 20
 _LABEL = 12

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..store.counted import counted
+from ..store.search.store import StoreReader
+from .options import Common
 from .plan_text import folded
 from .terminal import page_of, time_text
-
-if TYPE_CHECKING:
-    from ..store.search.store import StoreReader
-    from .options import Common
 
 Record = Mapping[str, Any]
 _SHOWN = 20

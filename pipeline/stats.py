@@ -12,11 +12,10 @@ from ..store.arrow.stores import ReadOptions
 from ..store.errors import StoreError
 from ..store.inspect.stats import Stats
 from ..store.search.selection import TimeRange
+from .tasks import Task, run_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from .tasks import Task
 
 SPLIT_BYTES = 256 << 20
 
@@ -49,8 +48,6 @@ def count(task: Task) -> list[Any]:
 
 def count_on(spark: SparkSession, tasks: Sequence[Task], by: Sequence[str]) -> tuple[Counted, dict[str, StoreError]]:
     """Count all tasks together, and return the errors by store. Raises JobFailed."""
-    from .tasks import run_tasks
-
     return joined(tasks, run_tasks(spark, "stats:count", tasks), by)
 
 

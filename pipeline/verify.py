@@ -31,13 +31,12 @@ from ..store.verify.parallel import GROUPS_BESIDE, has_parts
 from ..store.verify.run import CheckedParts, look_at, together, verify
 from ..store.verify.verdict import Status, Verdict, status_of
 from .failures import failures
+from .tasks import Task, answer_of, rows_of_tasks, run_tasks, stores_among, told
+from .watch import JobProgress, Tell
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
-
-    from .tasks import Task
-    from .watch import Tell
 
 _OF_VERDICT = ("records", "bytes", "seconds", "unread", "live", "unmendable", "recovered", "to_renumber")
 PART_BYTES = 1 << 30
@@ -180,9 +179,6 @@ def verify_on(
 
     tell: called with the progress, in bytes.
     """
-    from .tasks import run_tasks, told
-    from .watch import JobProgress
-
     parts = [task for task in tasks if "part" in task]
     whole = [task for task in tasks if "part" not in task]
     progress, sizes = JobProgress(tell), [task["bytes"] for task in whole]
@@ -199,8 +195,6 @@ def verify_on(
 
 def _judged(spark: SparkSession, tasks: Sequence[Task]) -> DataFrame:
     """Return a row for each store whose log is looked at in parts."""
-    from .tasks import rows_of_tasks, stores_among
-
     stores = stores_among(tasks)
 
     def judged(rows: pa.Table) -> pa.Table:
@@ -214,8 +208,6 @@ def _judged(spark: SparkSession, tasks: Sequence[Task]) -> DataFrame:
 def judged_rows(rows: pa.Table, tasks: Sequence[Task]) -> pa.Table:
     """Return the row of `_judged` for one store, from the rows of `look` for it."""
     import pyarrow as pa
-
-    from .tasks import answer_of
 
     number = rows["store"][0].as_py()
     left = (data.as_py() for data in rows["data"])

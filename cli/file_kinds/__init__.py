@@ -8,10 +8,9 @@ a module, a line in `formats/kinds.py`, and code in `store/inspect/recognise.py`
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
-if TYPE_CHECKING:
-    from .chunks import FileKindModule
+from .chunks import FileKindModule
 
 _SAME_AS = {
     "abort": "checkpoint",
@@ -29,4 +28,4 @@ def file_kind(kind: str) -> FileKindModule:
 
     tables = kind in KINDS and KINDS[kind].tables
     name = "config_json" if tables else _SAME_AS.get(kind, kind).replace("-", "_")
-    return cast("FileKindModule", import_module(f".{name}", __package__))
+    return cast(FileKindModule, import_module(f".{name}", __package__))

@@ -161,6 +161,6 @@ def test_what_is_still_lost_is_looked_for_once(
         asked.append(layout.root)
         return still_lost(before, layout, profile)
 
-    monkeypatch.setattr("mqstore.store.start.config.still_lost", noted)
+    monkeypatch.setattr("mqstore.cli.config_text.still_lost", noted)
     assert run_here([command, str(root), option, "--apply", "--yes"]).stdout.startswith("Done: re")
     assert asked == [root]

@@ -336,7 +336,8 @@ def test_a_job_that_does_not_even_begin(parts: int, monkeypatch: pytest.MonkeyPa
     def fail(*_: object) -> None:
         raise RuntimeError('Cannot run program "/none"')
 
-    monkeypatch.setattr(pipeline_tasks, "rows_of_tasks", fail)
+    for module in (pipeline_tasks, pipeline_verify):
+        monkeypatch.setattr(module, "rows_of_tasks", fail)
     tasks = tasks_of(["s"], {}, NOW_MS, sizes={"s": PART_BYTES * parts})
     with pytest.raises(JobFailed, match="Cannot run program"):
         verify_on(None, tasks)  # type: ignore[arg-type]
