@@ -291,8 +291,8 @@ def _without_table(one: load.LoadedConfig) -> bool:
 
 
 def _tables_not_whole(one: load.LoadedConfig) -> list[str]:
-    """Tables that neither file nor .bak has whole."""
-    texts = [load.as_proof(one.name, text) for text in (one.main, one.backup) if text.there]
+    """Tables that neither file nor .bak has whole, nor a RocksDB in place of both."""
+    texts = [load.as_proof(one.name, text) for text in (one.main, one.backup) if text.there or text.value]
     tables = (table for table in KINDS[FILES[one.name]].tables if table.levels and table.member != PULL_OFFSET_TABLE)
     return [table.member for table in tables if not any(_has_whole(text, table) for text in texts)]
 

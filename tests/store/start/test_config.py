@@ -344,6 +344,7 @@ def test_an_older_broker_reads_no_database(name: str, positions: list[int], tmp_
         assert outcome(found, "topics.json") is LoadAction.EMPTY
         assert (found.lost_topics, found.lost_groups) == (("TopicA", "TopicB"), ("rg",))
         assert [lost.before for lost in found.lost_positions] == positions
+        assert not found.unknown  # all has a name, and so comes back
         assert not any(file.overwritten for file in found.files)
     (layout.config / "topics.json").write_text('{"topicConfigTable":{"TopicA":{},"TopicB":{}}}')
     assert not config_start(Layout.open(layout.root), profile_of("4.9"), ends).lost_topics
