@@ -355,14 +355,17 @@ class IndexCompare(Mergeable):
         keys = key_of(picked.position - begin, picked.key_hash)
         required = key_of(plain.position - begin, plain.key_hash)
         allowed = key_of(tagged.position - begin, tagged.key_hash)
-        lacking = [plain.take(surplus(required, keys))]
+        lacking = plain.take(surplus(required, keys))
         tag_items = surplus(allowed, required)
         if tag_items.any():
             missing = surplus(allowed, keys)
             self._note_tags(tagged.position[tag_items & ~missing])
             if self._tags_from is not None and self._context.profile.dispatch.index_tags:
-                lacking.append(tagged.take(tag_items & missing & (tagged.position >= self._tags_from)))
-        self._report_lacking(records, ExpectedItems.concat(lacking))
+                bare = tagged.take(tag_items & missing & (tagged.position >= self._tags_from))
+                keyed = np.isin(bare.record, plain.record) & ~np.isin(bare.record, lacking.record)
+                self._report_untagged(records, bare.record[keyed])
+                lacking = ExpectedItems.concat([lacking, bare.take(~keyed)])
+        self._report_lacking(records, lacking)
         if self._context.scope.topic is not None:
             return
         extra = surplus(keys, allowed)
@@ -386,6 +389,12 @@ class IndexCompare(Mergeable):
             some, right = picked.take(wrong), expected[wrong]
             text = "{} s since the file began, but it should be {} s"
             self._report_items("I-099", some, lambda row: text.format(some.time_diff[row], right[row]))
+
+    def _report_untagged(self, records: Records, rows: Ints) -> None:
+        """Report records whose keys are all indexed, and not their tag: an older broker has stored them since."""
+        wrong = np.zeros(len(records), np.bool_)
+        wrong[rows[self._in_scope(records, rows)]] = True
+        add_rows(self._context, records, "I-101", wrong, _UNTAGGED, severity=Severity.INFO)
 
     def _report_lacking(self, records: Records, lacking: ExpectedItems) -> None:
         """Report records with a key that the index lacks (I-101), from the first indexed record on."""
@@ -511,6 +520,7 @@ _INDEX_FILES_OPTION = "indexFileWriteEnable"
 _NO_FILE = "the index file that had its keys is missing"
 _LACKING = "the index lacks one of its keys"
 _NEVER_INDEXED = "it is before the first indexed record"
+_UNTAGGED = "its keys are indexed, its tag is not: brokers before 5.4 index no tags"
 _NOT_INDEXED = "it and all messages behind it are not indexed"
 _LOST = "its message is lost: a query finds the record in its place"
 _ROLLED_BACK = "its record is a rollback, which is not indexed"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,8 @@ from mqstore.store.verify import log_pass
 from mqstore.store.verify.context import Scope
 from mqstore.store.verify.run import verify
 
-from ...stores import config
+from ...cli.datadriven import run_here
+from ...stores import config, config_set
 from .mutations import NOW_MS, copied, original
 from .mutations.index import files
 
@@ -95,6 +97,18 @@ def test_tags_are_asked_for_from_the_first_that_is_indexed(
         writer.sync()
         writer.close()
     assert _findings(CLEAN, root, jobs, broker_version="5.5.0") == []
+
+
+@pytest.mark.parametrize("then", [(), ("5.5.0",)])
+def test_an_older_broker_leaves_tags_out_beside_its_keys(work: Path, then: tuple[str, ...]) -> None:
+    """A store that went back to 5.3, and to 5.5 again: no key is lost."""
+    root = copied(original(TAGGED, work), work)
+    for number, version in enumerate(("5.3.3", *then)):
+        words = ["put", str(root), "back", "body", "--tag", "T", "--keys", f"k{number}", "--as-broker", version]
+        done = run_here([*words, *chain.from_iterable(("--set", each) for each in config_set(TAGGED, root))])
+        assert done.code == 0, done.stderr
+    findings = [f for f in _findings(TAGGED, root, broker_version="5.5.0") if f.code == "I-101"]
+    assert [(f.severity, f.count) for f in findings] == [(Severity.INFO, 1)]
 
 
 def test_an_index_that_is_gone_is_told_once(work: Path) -> None:
