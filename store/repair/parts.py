@@ -13,18 +13,9 @@ from ...formats.timer_check import FILE as TIMER_CHECK
 from ..broker.profiles import LMQ_OPTIONS, PROFILES
 from ..broker.snapshot import QueueId
 from ..broker.system_topics import LMQ_PREFIX
+from ..disk import layout as places
 from ..disk.broker_conf import CONFIG_V2, CONFIG_VERSION, ROCKSDB_STORE_TYPE, BrokerConfig
-from ..disk.layout import (
-    BATCH_CONSUME_QUEUE,
-    COMPACTION,
-    CONSUME_QUEUE,
-    CONSUME_QUEUE_EXT,
-    ROCKSDB_CONSUME_QUEUE,
-    TIMER_LOG,
-    Layout,
-    queue_directories,
-)
-from ..disk.layout import INDEX as INDEX_FOLDER
+from ..disk.layout import Layout, queue_directories
 from ..errors import InvalidInput, Refused, Unreadable
 from ..findings.catalogue import catalogue
 from ..findings.next_commands import RECOVER
@@ -52,13 +43,13 @@ class RepairPart(StrEnum):
 CHOICES = tuple(part for part in RepairPart if part not in (RepairPart.LOG, RepairPart.ABORT))
 
 _FOLDERS = {
-    CONSUME_QUEUE: RepairPart.QUEUE,
-    BATCH_CONSUME_QUEUE: RepairPart.QUEUE,
-    ROCKSDB_CONSUME_QUEUE: RepairPart.QUEUE,
-    CONSUME_QUEUE_EXT: RepairPart.EXT,
-    INDEX_FOLDER: RepairPart.INDEX,
-    TIMER_LOG: RepairPart.TIMER,
-    COMPACTION: RepairPart.COMPACTION,
+    places.CONSUME_QUEUE: RepairPart.QUEUE,
+    places.BATCH_CONSUME_QUEUE: RepairPart.QUEUE,
+    places.ROCKSDB_CONSUME_QUEUE: RepairPart.QUEUE,
+    places.CONSUME_QUEUE_EXT: RepairPart.EXT,
+    places.INDEX: RepairPart.INDEX,
+    places.TIMER_LOG: RepairPart.TIMER,
+    places.COMPACTION: RepairPart.COMPACTION,
     "config": RepairPart.CONFIG,
 }
 _FILES = {"checkpoint": RepairPart.CHECKPOINT, "abort": RepairPart.ABORT, "timerwheel": RepairPart.TIMER}

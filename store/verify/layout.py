@@ -23,18 +23,10 @@ from ..broker.profiles import DLEDGER_LOAD, OnOddFile
 from ..broker.snapshot import DirectoryEntry, QueueId, Snapshot, list_entries
 from ..broker.system_topics import LMQ_PREFIX, ROCKSDB_HALF_TOPIC, TIMER_TOPIC, is_system_group
 from ..counted import counted
+from ..disk import layout as places
 from ..disk.broker_conf import ROCKSDB_STORE_TYPE
 from ..disk.compressed import is_compressed_name, plain_name, read_regular
 from ..disk.file_queue import NAME_DIGITS, file_name, start_of
-from ..disk.layout import (
-    BARRIER_PREFIX,
-    JOURNAL,
-    KV_STORE,
-    ROCKSDB_CONSUME_QUEUE,
-    ROCKSDB_CURRENT,
-    ROCKSDB_STORE,
-    was_rocksdb,
-)
 from ..disk.lock import holder
 from ..errors import Missing, NoSpace, Unreadable, Unsupported, broken_link
 from ..findings.catalogue import Severity
@@ -172,7 +164,7 @@ def _fault(
     if entry.directory:
         ignored = rules.directory is OnOddFile.IGNORE
         return "I-005", "a directory among the files", Severity.WARNING if ignored else None
-    if directory.is_log and entry.name.startswith(BARRIER_PREFIX):
+    if directory.is_log and entry.name.startswith(places.BARRIER_PREFIX):
         barriers = barriers_left(context.store.layout)
         if entry.name not in {path.name for path in barriers}:
             return None  # a tool at work removes its barrier, or has removed it
@@ -325,8 +317,8 @@ def kind_of_queues(context: VerifyContext) -> None:
     if alone and topics:
         _report_unread_topics(context, topics, f"but storeType is {store_type}")
     if store_type and not alone and not topics and not config.get_bool("rocksdbCQDoubleWriteEnable"):
-        for path in (layout.consume_queue, layout.root / ROCKSDB_CONSUME_QUEUE):
-            if (path / ROCKSDB_CURRENT).is_file():
+        for path in (layout.consume_queue, layout.root / places.ROCKSDB_CONSUME_QUEUE):
+            if (path / places.ROCKSDB_CURRENT).is_file():
                 context.findings.add("I-010", path, f"a RocksDB, but storeType is {store_type}")
     _place_of_database(context)
 
@@ -346,9 +338,9 @@ def _report_unread_topics(context: VerifyContext, topics: list[str], but: str) -
 def _place_of_database(context: VerifyContext) -> None:
     """Check that the RocksDB of queues has its CURRENT and lies where the configuration says (spec 2.10)."""
     layout, config = context.store.layout, context.store.config
-    apart = layout.root / ROCKSDB_CONSUME_QUEUE
+    apart = layout.root / places.ROCKSDB_CONSUME_QUEUE
     for path in (layout.consume_queue, apart):
-        if was_rocksdb(path):
+        if places.was_rocksdb(path):
             text = "files of a RocksDB without its CURRENT: a broker refuses to start"
             mend = RECOVER if path == layout.queue_database else None
             context.findings.add("I-010", path, text, repair=mend)
@@ -409,8 +401,8 @@ def may_write(file: os.stat_result, store: os.stat_result) -> bool:
 def _all_paths(root: Path) -> Iterator[Path]:
     """Yield all files and directories of the store, except the journal that mqstore keeps to undo its changes."""
     for directory, directories, files in os.walk(root):
-        if directory == os.fspath(root) and JOURNAL in directories:
-            directories.remove(JOURNAL)
+        if directory == os.fspath(root) and places.JOURNAL in directories:
+            directories.remove(places.JOURNAL)
         for name in (*directories, *files):
             yield Path(directory, name)
 
@@ -448,24 +440,24 @@ def databases_of_messages(context: VerifyContext) -> None:
             continue
         loss = None if context.live else loss_or_cut(path)
         if loss is None or isinstance(loss, CutShort):
-            if used and name == KV_STORE and not context.live:
+            if used and name == places.KV_STORE and not context.live:
                 _report_cut_kv_store(context, path, loss, *used)
             _check_readable(context, path, bool(used), there)
             continue
         mend = ALL if loss.manifest else "" if loss.opens else None
-        if used and name == KV_STORE and not loss.opens:
+        if used and name == places.KV_STORE and not loss.opens:
             there, level = f"{there}, and a broker does not start without it", Severity.FATAL
         context.findings.add("I-014", path, f"{loss.sentence}{there}", severity=level, repair=mend)
 
 
 _TRANSACTIONS, _TIMERS = "transactions", "timers"
 KEPT_THERE = {
-    ROCKSDB_STORE: {
+    places.ROCKSDB_STORE: {
         "timerRocksDBEnable": _TIMERS,
         "transRocksDBEnable": _TRANSACTIONS,
         "indexRocksDBEnable": "index items",
     },
-    KV_STORE: {KV_OPTION: "messages that POP consumers have"},
+    places.KV_STORE: {KV_OPTION: "messages that POP consumers have"},
 }
 """Directories of such RocksDBs, the options of brokers to use them, and what brokers keep there."""
 _KEPT_TOO = {
@@ -485,7 +477,7 @@ def _report_missing_database(context: VerifyContext, path: Path, used: list[str]
         )
         level = Severity.ERROR if _TRANSACTIONS in kept else Severity.WARNING
         context.findings.add("I-014", path, text, severity=level, repair="")
-    elif used and path.name == KV_STORE:
+    elif used and path.name == places.KV_STORE:
         _report_lost_kv_store(context, path, *used)
 
 
