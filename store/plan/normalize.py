@@ -31,17 +31,7 @@ from ..disk.files import Edit, Files, reach
 from ..disk.layout import DLEDGER_PREFIX, Layout
 from ..disk.lock import holder
 from ..errors import Missing, Refused
-from ..findings.next_commands import (
-    Given,
-    NextCommand,
-    converting,
-    moving_away,
-    moving_back,
-    naming_log,
-    proposed,
-    salvaging,
-    settings,
-)
+from ..findings import next_commands as commands
 from ..index.compare import stored_files
 from ..index.read import sizes_of
 from ..log.batch import good_records
@@ -70,7 +60,7 @@ def normalize(
     """
     size, lock = snapshot.log_file_bytes, snapshot.layout.lock
     if reason := snapshot.layout.unread_log:
-        raise Refused(reason, path=snapshot.layout.root, hint=moving_back(snapshot.layout))
+        raise Refused(reason, path=snapshot.layout.root, hint=commands.moving_back(snapshot.layout))
     for broken in broken_links(snapshot):
         raise Refused(broken.message, path=broken.path, hint=broken.hint)
     if lock.is_dir():
@@ -80,7 +70,7 @@ def normalize(
     if size > LARGEST_FILE_BYTES:
         layout = snapshot.layout
         what = f"log files of {counted(size, 'byte')}, more than any broker can have, {LARGEST_FILE_BYTES}"
-        carve = salvaging(layout.root, Given(layout.broker_config.words))
+        carve = commands.salvaging(layout.root, commands.Given(layout.broker_config.words))
         hint = f"restore their length, or carve the messages out: {carve}"
         raise Refused(what, path=snapshot.log[0].path if snapshot.log else layout.root, hint=hint)
     wrong = sum(e.size not in (0, size) for e in snapshot.log if not e.directory)
@@ -195,7 +185,7 @@ def _refuse_other_name(entry: DirectoryEntry, names: Collection[str], size: int)
             what = "the name of a log file is not a position"
         elif file_name(start) in names:
             what = "a log file has the name of another log file"
-        raise Refused(what, path=entry.path, hint=f"rename it: {NextCommand(('mv', entry.path, path))}")
+        raise Refused(what, path=entry.path, hint=f"rename it: {commands.NextCommand(('mv', entry.path, path))}")
 
 
 def _refuse_other_size(entry: DirectoryEntry, size: int) -> None:
@@ -261,15 +251,16 @@ def _use_dledger_hint(layout: Layout, log: Path) -> str:
     option = {"enableDLegerCommitLog": "true", "dLegerSelfId": log.parent.name.removeprefix(DLEDGER_PREFIX)}
     words = layout.broker_config.words
     others = [pair for pair in zip(words[::2], words[1::2], strict=True) if pair[1].partition("=")[0] not in option]
-    config = (*(word for pair in others for word in pair), *settings(option))
+    config = (*(word for pair in others for word in pair), *commands.settings(option))
     needed = " and ".join(f"{name}={value}" for name, value in option.items())
-    return f"set {needed} in broker.conf, or make a plain store: {converting(layout.root, Given(config))}"
+    made = commands.converting(layout.root, commands.Given(config))
+    return f"set {needed} in broker.conf, or make a plain store: {made}"
 
 
 def starting_over(layout: Layout) -> str:
     """Return the commands that make the log directory and declare the log gone for good."""
-    directory, command = _log_directory(layout), proposed(layout, "recover", "--force-empty-log")
-    made = "" if directory.is_dir() else f"{NextCommand(('mkdir', '-p', os.fspath(directory)))} && "
+    directory, command = _log_directory(layout), commands.proposed(layout, "recover", "--force-empty-log")
+    made = "" if directory.is_dir() else f"{commands.NextCommand(('mkdir', '-p', os.fspath(directory)))} && "
     return made + command
 
 
@@ -334,7 +325,7 @@ def refuse_lost_directory(snapshot: Snapshot, replica: str = "") -> None:
         hint = "mount the disk; if it is gone for good, or never had a file, remove it from storePathCommitLog"
         if alone is not None:
             gone = "if the older log is gone for good, or has just expired"
-            hint = f"mount the disk; {gone}, name the DLedger log alone: {naming_log([alone])}"
+            hint = f"mount the disk; {gone}, name the DLedger log alone: {commands.naming_log([alone])}"
         elif replica:
             copy, lacking = copy_lost_command(snapshot, copies, (lost for _, lost in parts), bare[0])
             if copy:
@@ -485,7 +476,7 @@ def _is_fresh(layout: Layout, entry: DirectoryEntry) -> bool:
 
 
 def in_the_way(what: str, path: str, root: Path) -> Refused:
-    return Refused(what, path=path, hint=f"move it out of the store: {moving_away(path, root)}")
+    return Refused(what, path=path, hint=f"move it out of the store: {commands.moving_away(path, root)}")
 
 
 def traces_of_log(snapshot: Snapshot) -> str:

@@ -39,20 +39,7 @@ from ..timer.start import QUEUE
 from ..verify.context import Scope, VerifyContext
 from ..verify.timer_log import TimerColumns, TimerFiles, timer_columns
 from ..verify.timer_wheel import chains, counts
-from .timer_log import (
-    RepairedEntries,
-    added_to,
-    are_full,
-    closing_blanks,
-    entries_complete_to,
-    entries_to_add,
-    made_entries,
-    missing_files,
-    moved_to_tick,
-    repaired_entries,
-    timer_messages,
-    unknown_beginning,
-)
+from . import timer_log
 
 
 class PredictedTimer(TimerFiles):
@@ -215,7 +202,7 @@ class _PlannedFiles(NamedTuple):
 
     before: list[Edit]
     files: PredictedTimer
-    repaired: RepairedEntries | None
+    repaired: timer_log.RepairedEntries | None
     records: TimerColumns
 
 
@@ -227,11 +214,11 @@ def _planned_files(scene: VerifyContext, before: Sequence[Edit], queue: PlannedQ
     loads = [edit for edit in before if edit not in blanks]
     files, records = PredictedTimer(scene, loads), timer_columns(scene)
     if files.log.files:
-        records = timer_messages(scene.store, scene, files.log.entries, queue.places)
-    if gone := list(missing_files(files.log, len(records))):
+        records = timer_log.timer_messages(scene.store, scene, files.log.entries, queue.places)
+    if gone := list(timer_log.missing_files(files.log, len(records))):
         files = PredictedTimer(scene, [*loads, *gone])
     repaired = _repaired(files, records)
-    if gone and not are_full(files.log, gone):
+    if gone and not timer_log.are_full(files.log, gone):
         files = PredictedTimer(scene, loads)
         repaired = _repaired(files, records)
     elif gone:
@@ -239,7 +226,7 @@ def _planned_files(scene: VerifyContext, before: Sequence[Edit], queue: PlannedQ
     if not all(_is_covered(blank, files, repaired) for blank in blanks):
         loads, files = list(before), PredictedTimer(scene, before)
         repaired = _repaired(files, records)  # a BLANK names no other messages
-    if queue.complete and (gone := list(unknown_beginning(files.log))):
+    if queue.complete and (gone := list(timer_log.unknown_beginning(files.log))):
         paths = {edit.path for edit in gone}
         loads = [*(edit for edit in loads if edit.path not in paths), *gone]
         files = PredictedTimer(scene, loads)
@@ -256,8 +243,8 @@ def _with_made_log(scene: VerifyContext, after: _PlannedFiles, planned: Ints) ->
     if not files.has_check or files.wheel_bytes != FILE_BYTES or size is None or size < UNIT_BYTES + BLANK_BYTES:
         return after
     if not files.log.files:
-        records = timer_messages(scene.store, scene, files.log.entries, planned)
-    made = made_entries(files, records, size)
+        records = timer_log.timer_messages(scene.store, scene, files.log.entries, planned)
+    made = timer_log.made_entries(files, records, size)
     if not len(made.position) or in_database(scene.store, silent) is not None:
         return after
     starts = np.unique((made.position - files.log.start) // size * size + files.log.start).tolist()
@@ -280,10 +267,10 @@ def _with_unread(scene: VerifyContext, after: _PlannedFiles, high: int, planned:
     if size is None or (files.there and not (files.has_check and files.wheel_bytes == FILE_BYTES)):
         return after
     if not files.there:
-        records = timer_messages(scene.store, scene, files.log.entries, planned)
+        records = timer_log.timer_messages(scene.store, scene, files.log.entries, planned)
         edits = [*edits, Edit("create", str(files.wheel_path), "a new wheel", ("I-183",), length=FILE_BYTES)]
     read = min(files.check.last_timer_queue_offset, files.check.master_timer_queue_offset)
-    begin = entries_complete_to(files.log.entries, records, read)
+    begin = timer_log.entries_complete_to(files.log.entries, records, read)
     unread = (records.queue_offset >= begin) & (records.queue_offset < high)
     unread &= ~np.isin(records.position, files.log.entries.offset_py)
     late = unread & (records.out_ms < ticks.oldest_ms(scene.now_ms)) & ~records.cancels
@@ -297,8 +284,8 @@ def _with_unread(scene: VerifyContext, after: _PlannedFiles, high: int, planned:
     rows = np.flatnonzero(unread & (records.queue_offset <= last))
     rows = rows[np.argsort(records.queue_offset[rows], kind="stable")]
     rolled = np.isin(records.position[rows], _delivered(scene).scanned.rolled)
-    units = entries_to_add(files, records.take(rows), waits[rows], rolled, scene.now_ms)
-    before = joined(edits, added_to(files.log, units, size, os.fspath(scene.store.layout.timer_log)))
+    units = timer_log.entries_to_add(files, records.take(rows), waits[rows], rolled, scene.now_ms)
+    before = joined(edits, timer_log.added_to(files.log, units, size, os.fspath(scene.store.layout.timer_log)))
     files = PredictedTimer(scene, before)
     return _PlannedFiles(before, files, _repaired(files, records), records)
 
@@ -321,12 +308,12 @@ def _log_file_bytes(layout: Layout, files: TimerFiles) -> int | None:
     return size
 
 
-def _repaired(files: TimerFiles, records: TimerColumns) -> RepairedEntries | None:
+def _repaired(files: TimerFiles, records: TimerColumns) -> timer_log.RepairedEntries | None:
     """Rebuild the entries of the log, and return them; everything else is compared with them."""
     log = files.log
     if not log.files:
         return None
-    repaired = repaired_entries(files, records)
+    repaired = timer_log.repaired_entries(files, records)
     log.entries = repaired.entries
     if len(repaired.torn):
         log.end = int(repaired.torn[0])
@@ -336,7 +323,7 @@ def _repaired(files: TimerFiles, records: TimerColumns) -> RepairedEntries | Non
     return repaired
 
 
-def _is_covered(blank: Edit, files: TimerFiles, repaired: RepairedEntries | None) -> bool:
+def _is_covered(blank: Edit, files: TimerFiles, repaired: timer_log.RepairedEntries | None) -> bool:
     """Whether the repair writes something else in the place of a BLANK."""
     start = next((file.start for file in files.log.files if file.path == blank.path), None)
     if start is None or repaired is None:
@@ -345,7 +332,7 @@ def _is_covered(blank: Edit, files: TimerFiles, repaired: RepairedEntries | None
     row, found = files.log.entries.at(place)
     if found[0] and repaired.changed[row[0]]:
         return True
-    more = [edit for edit in (*closing_blanks(files.log), *_tail_edits(files)) if edit.path == blank.path]
+    more = [edit for edit in (*timer_log.closing_blanks(files.log), *_tail_edits(files)) if edit.path == blank.path]
     return any(edit.offset <= blank.offset < edit.offset + edit.length for edit in more)
 
 
@@ -358,7 +345,7 @@ def _repair(scene: VerifyContext, high: int, after: _PlannedFiles) -> Iterator[E
         if repaired is not None and wheel:
             late = np.flatnonzero(_delivered(scene).late(repaired.entries, read_ms, scene.now_ms))
         if repaired is not None and len(late):
-            repaired = moved_to_tick(repaired, late, after.records, files.ticks.start_ms(scene.now_ms))
+            repaired = timer_log.moved_to_tick(repaired, late, after.records, files.ticks.start_ms(scene.now_ms))
             files.log.entries, read_ms = repaired.entries, files.ticks.oldest_ms(scene.now_ms)
         read_ms = max(read_ms, files.ticks.oldest_ms(files.log.entries.alive_ms))  # no start reads older ticks
         files.check = _corrected_check(files, high, scene.store, after.records, read_ms)
@@ -366,7 +353,7 @@ def _repair(scene: VerifyContext, high: int, after: _PlannedFiles) -> Iterator[E
         yield from _wheel_edits(files, scene, linked)
     if repaired is not None:
         yield from _entry_edits(files, repaired, linked, repaired.position[late])
-        yield from closing_blanks(files.log)
+        yield from timer_log.closing_blanks(files.log)
     yield from _tail_edits(files)
     if files.check != check:
         again = _read_again(check, files.check, after.records, high)
@@ -413,7 +400,9 @@ def _new_slots(tick: Ints, order: ByTick, entries: TimerEntries) -> Structs:
     return new
 
 
-def _entry_edits(files: TimerFiles, repaired: RepairedEntries, linked: dict[int, int], late: Ints) -> Iterator[Edit]:
+def _entry_edits(
+    files: TimerFiles, repaired: timer_log.RepairedEntries, linked: dict[int, int], late: Ints
+) -> Iterator[Edit]:
     """Yield rebuilt entries, and links to the entry before. late: positions of entries moved to another tick."""
     units, position = repaired.units, repaired.position
     moved = np.isin(position, late)
@@ -512,7 +501,7 @@ def _corrected_check(
         behind = (records.queue_offset >= known) & (records.queue_offset < read)
         read = known if (behind & (records.out_ms > read_ms)).any() else read
     filed = min(
-        entries_complete_to(log.entries, records, min(read, master)), known
+        timer_log.entries_complete_to(log.entries, records, min(read, master)), known
     )  # a start goes by the newest entry, too
     read, master = max(read, filed), max(master, filed)
     return check._replace(
