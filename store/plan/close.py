@@ -40,6 +40,7 @@ from ..queues.units import is_pre_fill, is_valid
 from ..settings.options import options_of
 from ..start.config import delay_progress
 from ..start.config_load import config_rules
+from . import torn_records
 from .fill import (
     Fill,
     PatchedQueue,
@@ -57,18 +58,6 @@ from .gaps import Forms, Gap, GapFinder, TornRecord
 from .log import LogPlan, tail_edits, written
 from .lost_messages import EVERYWHERE, RECORD_BYTES_MAX, LostUnits, lost_units
 from .normalize import renamed
-from .torn_records import (
-    CutProperties,
-    FurtherQueues,
-    PutRightRules,
-    all_put_right,
-    cut_properties,
-    further_queues,
-    lacks_numbers,
-    lmq_items,
-    names_of,
-    put_right,
-)
 from .unreferenced import (
     LostMessagePlace,
     Unplaced,
@@ -92,7 +81,7 @@ class KeptLog(NamedTuple):
     queue: MappedFileQueue
     fills: list[Fill]
     restored: int = 0
-    cut: Sequence[CutProperties] = ()
+    cut: Sequence[torn_records.CutProperties] = ()
     written: Sequence[tuple[int, int]] = ()
     unplaced: Sequence[Unplaced] = ()
     #: Number of records whose LMQ offsets are corrected.
@@ -141,7 +130,7 @@ def keep_log(seen: SeenLog, forms: Forms, elsewhere: LostUnits, brought: Sequenc
     end, gaps, lost, gone, topics, resent = _lost_records(seen)
     _refuse_lost_dledger(snapshot, gone)
     forms = forms._replace(append_crc=forms.append_crc or finder.crc_items)
-    rules = PutRightRules(options_of(snapshot.layout).delay_waits(), finder.verify, finder.record_rules)
+    rules = torn_records.PutRightRules(options_of(snapshot.layout).delay_waits(), finder.verify, finder.record_rules)
     gaps, lost, saved, restored = _put_right(queue, gaps, lost, rules, forms.smallest_filler)
     headers = list(_right_headers(queue, elsewhere.take(elsewhere.position < end), rules))
     restored += [piece for piece, _ in headers]
@@ -154,7 +143,7 @@ def keep_log(seen: SeenLog, forms: Forms, elsewhere: LostUnits, brought: Sequenc
     stale = finder.stale_end > end
     tombstones = together([fill.lost for fill in closed])
     further = with_light_queues(tombstones, _named_further(snapshot, tombstones, topics), wanted, topics, forms)
-    pieces = list(encoded(closed, forms, bodies, names_of(further)))
+    pieces = list(encoded(closed, forms, bodies, torn_records.names_of(further)))
     pieces += _paddings(queue, closed)
     edits = [
         *lengths_of(snapshot, entries, end, stale=stale),
@@ -162,7 +151,9 @@ def keep_log(seen: SeenLog, forms: Forms, elsewhere: LostUnits, brought: Sequenc
     ]
     taken = {at for at, _ in restored} | {fill.gap.previous for fill in closed if fill.padding}
     whole = [r for r in finder.cut if r.position < end and r.position not in taken]
-    cut = cut_properties(queue, whole, further_queues(snapshot, whole), with_crc=forms.append_crc)
+    cut = torn_records.cut_properties(
+        queue, whole, torn_records.further_queues(snapshot, whole), with_crc=forms.append_crc
+    )
     taken |= {record.position for record in cut}
     whole = [r for r in finder.undispatchable if r.position < end and r.position not in taken]
     restored, lmq = _with_numbers(restored, [(r.position, queue.read(r.position, r.size)) for r in whole], audits)
@@ -287,7 +278,7 @@ def _further_topics(
     return {name: topic for name, topic in topics.items() if topic is not None}
 
 
-def _named_further(snapshot: Snapshot, lost: LostUnits, topics: Mapping[QueueId, str]) -> FurtherQueues:
+def _named_further(snapshot: Snapshot, lost: LostUnits, topics: Mapping[QueueId, str]) -> torn_records.FurtherQueues:
     """Return, by position of a tombstone, the further queues whose units name the lost record, and its offset in each.
     A broker that makes its queues anew adds the tombstone to these, and no client can acknowledge a message of a LITE
     topic that does not name its LMQ. topics: as of `_further_topics`. Raises Unreadable.
@@ -364,18 +355,18 @@ def _last_files(finder: GapFinder, filled: int, look: Callable[..., LostUnits], 
 
 
 def _right_headers(
-    queue: MappedFileQueue, elsewhere: LostUnits, rules: PutRightRules
+    queue: MappedFileQueue, elsewhere: LostUnits, rules: torn_records.PutRightRules
 ) -> Iterator[tuple[Piece, QueueId]]:
     """Yield good records with a corrected header, and the queue of each."""
     for row, number in enumerate(elsewhere.queue.tolist()):
-        piece = put_right(queue, elsewhere, row, 0, rules)
+        piece = torn_records.put_right(queue, elsewhere, row, 0, rules)
         # if the log has exactly this record, its unit is wrong, not its header
         if piece is not None and queue.read(piece[0], len(piece[1])) != piece[1]:
             yield piece, elsewhere.queues[number]
 
 
 def _put_right(
-    queue: MappedFileQueue, gaps: Sequence[Gap], lost: LostUnits, rules: PutRightRules, smallest: int
+    queue: MappedFileQueue, gaps: Sequence[Gap], lost: LostUnits, rules: torn_records.PutRightRules, smallest: int
 ) -> tuple[list[Gap], LostUnits, LostUnits, list[Piece]]:
     """Take records that are whole except for their header out of the gaps and the lost records.
 
@@ -385,7 +376,7 @@ def _put_right(
     rest, pieces = list[Gap](), list[Piece]()
     number, rows = rows_in(gaps, lost.position)
     times = np.array([gap.store_timestamp for gap in gaps], np.int64)
-    proved = all_put_right(queue, lost.take(rows), number, times[number], rules)
+    proved = torn_records.all_put_right(queue, lost.take(rows), number, times[number], rules)
     for at, gap in enumerate(gaps):
         found = proved.get(at, {})
         parts = _rest_of_gap(gap, found)
@@ -402,8 +393,8 @@ def _with_numbers(
     restored: Sequence[Piece], others: Sequence[Piece], audits: Mapping[QueueId, QueueAudit]
 ) -> tuple[list[Piece], list[Piece]]:
     """Return the corrected records and the changed ones of `others`, with a number for each LMQ that a record names."""
-    lacking = [piece for piece in restored if lacks_numbers(bytes(piece[1]))]
-    made = dict(lmq_items([*lacking, *others], audits))
+    lacking = [piece for piece in restored if torn_records.lacks_numbers(bytes(piece[1]))]
+    made = dict(torn_records.lmq_items([*lacking, *others], audits))
     return [(at, made.pop(at, data)) for at, data in restored], list(made.items())
 
 

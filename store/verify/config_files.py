@@ -32,17 +32,8 @@ from ..search.log_search import never_delivered
 from ..settings.parse import is_int
 from ..settings.read import FILES, TEMPORARY, ConfigFile, backup_note, read_if_there
 from ..settings.rocksdb import ConfigForm, InForce, in_force, read_entries
+from ..start import config_load as load
 from ..start.config import ConfigFileStart, ConfigStart, config_start, files_in_use
-from ..start.config_load import (
-    OFFSETS,
-    STATISTICS,
-    TIMER_CHECK,
-    TIMERS,
-    LoadAction,
-    config_rules,
-    in_databases,
-    load_table,
-)
 from .context import VerifyContext, need_whole
 from .queue_state import queue_bounds
 from .register import Once, after, before
@@ -167,13 +158,13 @@ _VERSIONS_APART = 100
 _ONLY_USED_SINCE = "5.4"
 _VERSIONED = ("topics", "subscriptionGroups")
 _ASIDE = "mv {path} {aside}"
-_RENAMED = TIMERS + TEMPORARY
+_RENAMED = load.TIMERS + TEMPORARY
 
 
 def _is_checked(name: str) -> bool:
     """Return whether I-140 and I-141 check a file: statistics have I-134, other syntaxes than JSON no .bak."""
     kind = KINDS[FILES[name]]
-    return name not in STATISTICS and kind.syntax is Syntax.JSON
+    return name not in load.STATISTICS and kind.syntax is Syntax.JSON
 
 
 @before("I-140")
@@ -308,10 +299,10 @@ def _is_lost(context: VerifyContext, name: str) -> bool:
 
 def _imported_file(context: VerifyContext, name: str) -> str:
     """Return the file that a start imports into a database that is gone, "" if it imports none."""
-    layout, rules = context.store.layout, config_rules(context.profile)
+    layout, rules = context.store.layout, load.config_rules(context.profile)
     for file, path in config_tables(context).force.databases.items():
-        taken = path.name == name and load_table(layout, file, rules).start is LoadAction.LOADS
-        if taken and file not in in_databases(layout, rules):
+        taken = path.name == name and load.load_table(layout, file, rules).start is load.LoadAction.LOADS
+        if taken and file not in load.in_databases(layout, rules):
             return f"{layout.config.name}/{file}"
     return ""
 
@@ -343,7 +334,7 @@ def used_topics(context: VerifyContext, known: Collection[str]) -> frozenset[str
     if context.profile.dispatch.any_queue:
         bare = {topic for topic in bare if has_own_records(store, topic)}
     if bare and _newest_topic(context) not in bare:
-        gone_with_topic = config_rules(context.profile).positions_go_with_topic
+        gone_with_topic = load.config_rules(context.profile).positions_go_with_topic
         rows = config_tables(context).entries("consumer_offset") if gone_with_topic else ()
         bare &= {row.values["topic"] for row in rows if row.values.get("table") == OFFSET_TABLE}
     return frozenset(bare)
@@ -378,9 +369,9 @@ def a_broker_takes_each_table(context: VerifyContext) -> None:
     for file in start.files:
         there = main.get(file.file)
         unreadable = there is not None and there.problem is not None  # I-140 and I-141 report it
-        if file.start is LoadAction.LOADS or file.file == TIMER_CHECK or unreadable:
+        if file.start is load.LoadAction.LOADS or file.file == load.TIMER_CHECK or unreadable:
             continue
-        if file.start is LoadAction.EMPTY and file.file in start.databases:
+        if file.start is load.LoadAction.EMPTY and file.file in start.databases:
             continue
         if fault := _fault_of(file, start, missing=there is None):
             text, severity = fault
@@ -402,12 +393,12 @@ def _fault_of(file: ConfigFileStart, start: ConfigStart, *, missing: bool) -> tu
     """Return (what a start does with a file that it does not load, how bad that is), None for nothing to report."""
     what = "is missing" if missing else f"is not accepted: {file.problem}"
     lost = file.file in start.forgotten and not start.bare
-    if file.start is LoadAction.REFUSES:
+    if file.start is load.LoadAction.REFUSES:
         asked = file.file not in start.databases
         backup = ", and its .bak is not accepted either" if asked else ""
         return f"{what}{backup}: the broker does not start", Severity.FATAL
-    harmless = Severity.INFO if file.file in STATISTICS else Severity.WARNING
-    if file.start is LoadAction.BACKUP:
+    harmless = Severity.INFO if file.file in load.STATISTICS else Severity.WARNING
+    if file.start is load.LoadAction.BACKUP:
         more = ", which is older: entries are lost" if lost else ""
         return f"{what}; a broker reads its .bak{more}", Severity.ERROR if lost else harmless
     if lost:
@@ -426,6 +417,6 @@ def positions_of_transactions(context: VerifyContext) -> None:
 
     queues = transaction_queues(store)
     for text in queues.told(stored_positions(store)) if queues else ():
-        database = in_force(store.layout.config, store.config).databases.get(OFFSETS)
-        path = database or store.layout.config / files_in_use(store.layout, (OFFSETS,))[0]
+        database = in_force(store.layout.config, store.config).databases.get(load.OFFSETS)
+        path = database or store.layout.config / files_in_use(store.layout, (load.OFFSETS,))[0]
         context.findings.add("I-189", path, text, repair="" if database else None)
