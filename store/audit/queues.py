@@ -20,7 +20,7 @@ from ..broker.snapshot import QueueId
 from ..broker.system_topics import SCHEDULE_TOPIC
 from ..columns import Ranges, runs
 from ..disk.temporary import Spill
-from ..log.commit_log import CommitLog
+from ..log.commit_log import Batch, CommitLog
 from ..queues.edits import QueueFix, QueueHole
 from ..queues.units import (
     LARGEST_OFFSET,
@@ -281,7 +281,8 @@ class QueueAudit:
         shifted = self.irregular or (not self.renumber and self._is_shifted(log))
         if shifted:
             end = self._tail_end(log, self.stream.first, checked=False)
-            last = int(self._read(end - 1, 1)["physical_offset"][0]) if end else -1
+            before = self.stream.ranges(self.stream.first, end, UNITS_AT_ONCE)
+            last = max((int(self._read(*each)["physical_offset"].max()) for each in before), default=-1)
             units = units[units["physical_offset"] > last]
             missing = len(units)
             units = joined([units, *self._behind_gap(log, end, last)])
@@ -303,15 +304,12 @@ class QueueAudit:
 
     def _behind_gap(self, log: CommitLog, end: int, last: int) -> Iterator[Units]:
         """Yield units from queue offset `end` on that name messages of this queue behind the position `last`."""
-        topic = utf8(self.queue.topic)
         for first, most in self.stream.ranges(end, self.stream.stop, _LOOKED_UP_AT_ONCE):
             units = self._read(first, most)
             positions = units["physical_offset"].astype(np.int64)
             units = units[is_valid(units) & (positions > last) & (positions < self.log_end)]
-            found = log.records(units["physical_offset"].astype(np.int64))
-            mine = found.columns.ints("queue_id") == self.queue.queue_id
-            mine &= np.array([name == topic for name in found.columns.ragged("topic").tolist()], np.bool_)
-            yield units[np.isin(units["physical_offset"], found.position[mine])]
+            own = self._own_records(log, units["physical_offset"].astype(np.int64))
+            yield units[np.isin(units["physical_offset"], own.position)]
 
     def _fix(self, offsets: Ints, units: Units, end: int, missing: int, *, shifted: bool) -> QueueFix:
         rows, beyond = (offsets, units), self._beyond(end)
@@ -370,22 +368,24 @@ class QueueAudit:
 
     def _claimed(self, log: CommitLog, position: int) -> int | None:
         """Return the queue offset in the record at a position, None if the record is not of this queue."""
-        record = log.records(np.array([position], np.int64))
-        if not len(record):
-            return None
-        columns = record.columns
-        topic = utf8(self.queue.topic)
-        mine = columns.ragged("topic")[0] == topic
-        mine &= int(columns.ints("queue_id")[0]) == self.queue.queue_id
-        mine &= int(columns.ints("physical_offset")[0]) == position
-        return int(columns.ints("queue_offset")[0]) if mine else None
+        record = self._own_records(log, np.array([position], np.int64))
+        return int(record.columns.ints("queue_offset")[0]) if len(record) else None
+
+    def _own_records(self, log: CommitLog, positions: Ints) -> Batch:
+        """Return the records of this queue that begin at the positions, in that order."""
+        found, topic = log.records(positions), utf8(self.queue.topic)
+        mine = found.columns.ints("physical_offset") == found.position
+        mine &= found.columns.ints("queue_id") == self.queue.queue_id
+        mine &= np.array([name == topic for name in found.columns.ragged("topic").tolist()], np.bool_)
+        return found.take(mine)
 
     def _tail_end(self, log: CommitLog, begin: int, *, checked: bool) -> int:
         """Return the queue offset behind the last unit to keep, at or behind `begin`.
 
         Units behind the last message of the log stay while they rise, lie before the log's end and name no good record:
-        they are of lost records. checked False: whatever they name. Units at the end that name a place inside of a good
-        record go: a start would keep them, and count on behind them.
+        they are of lost records. checked False: whatever they name, and one that does not rise, too, if it names a
+        record of just this queue offset. Units at the end that name a place inside of a good record go: a start would
+        keep them, and count on behind them.
         """
         reach = self.last_position if begin == self.next else -1
         end = begin
@@ -397,7 +397,10 @@ class QueueAudit:
             filled = is_pre_fill(units)
             before = np.concatenate([np.array([reach], np.int64), positions[:-1]])
             stop = ~is_valid(units) | (~filled & reaches_beyond(units, self.log_end))
-            stop |= ~filled & (before >= 0) & (positions <= before)
+            falls = is_used(units) & (before >= 0) & (positions <= before)
+            if falls.any() and not checked:
+                falls[falls] = ~self._names_own(log, end + np.flatnonzero(falls), positions[falls])
+            stop |= falls
             if checked:
                 good = log.records(positions[(positions >= self.log_start) & ~stop & ~filled])
                 stop |= np.isin(positions, good.position) & ~filled
@@ -408,6 +411,13 @@ class QueueAudit:
             if count < len(units):
                 break
         return self._behind_unit(log, begin, end)
+
+    def _names_own(self, log: CommitLog, offsets: Ints, positions: Ints) -> Flags:
+        """Return which of the positions have a record of this queue with that queue offset: bool[n]."""
+        own = self._own_records(log, positions)
+        claimed = dict(zip(own.position.tolist(), own.columns.ints("queue_offset").tolist(), strict=True))
+        pairs = zip(positions.tolist(), offsets.tolist(), strict=True)
+        return np.array([claimed.get(position) == offset for position, offset in pairs], np.bool_)
 
     def _behind_unit(self, log: CommitLog, begin: int, end: int) -> int:
         """Return the queue offset behind the last unit of a range that is not pre-fill and names no place inside of a

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mqstore.formats.consume_queue import UNIT_BYTES
+from mqstore.formats.derive.ragged import Ints
 from mqstore.store.audit.messages import Messages
 from mqstore.store.audit.queues import QueueAudit
 from mqstore.store.broker.snapshot import QueueId
@@ -23,6 +24,7 @@ from ..made_log import MadeLog
 
 QUEUE = QueueId("T", 0)
 COUNT, ROOM = 12, 20
+OFFSETS = np.arange(COUNT)
 
 
 @pytest.fixture(scope="module")
@@ -43,17 +45,18 @@ def audited(
     seen: slice = slice(None),
     log_start: int = 0,
     further: int = 0,
+    offsets: Ints = OFFSETS,
 ) -> QueueFix:
     """What becomes of a queue with these units on disk, of a log that has some of the messages.
 
-    further: bytes of the log behind the last one.
+    further: bytes of the log behind the last one. offsets: queue offsets of all messages.
     """
     log, units = made
     (folder / file_name(0)).write_bytes(there.tobytes().ljust(ROOM * UNIT_BYTES, b"\0"))
     end = int(units["physical_offset"][-1] + units["size"][-1])
     stream = FileUnits(MappedFileQueue.open(folder, ROOM * UNIT_BYTES))
     audit = QueueAudit(QUEUE, stream, log_start, end + further)
-    offset, unit = np.arange(COUNT, dtype=np.int64)[seen], units[seen]
+    offset, unit = offsets[seen], units[seen]
     position, size = (unit[name].astype(np.int64) for name in ("physical_offset", "size"))
     zeros, good = np.zeros(len(unit), np.int64), np.ones(len(unit), np.bool_)
     audit.add(Messages(QUEUE, offset, position, size, zeros, zeros, good, ~good))
@@ -163,3 +166,17 @@ def test_a_queue_that_was_shifted_keeps_its_numbers(made: tuple[CommitLog, Units
     fix = audited(tmp_path, there, made)
     assert fix.shifted and fix.end == COUNT - 1
     assert (patched(there, fix)[: COUNT - 1] == there).all()
+
+
+@pytest.mark.parametrize("more", [0, 2])
+def test_a_unit_behind_offsets_given_twice_stays_at_its_own_offset(more: int, tmp_path: Path) -> None:
+    """A start that cut the queue in memory alone left it in the file, and the next one takes it up again (B9)."""
+    log, offsets = MadeLog(1 << 13), np.array([*range(8), 5, 6, 8, 9])
+    for offset in offsets.tolist():
+        log.append(b"x", topic=b"T", queue_offset=offset)
+    units = np.zeros(COUNT, UNIT_DTYPE)
+    units["physical_offset"], units["size"] = np.array(log.spans).T
+    there = units[[0, 1, 2, 3, 4, 8, 9, 7, 10, 11][: 8 + more]]
+    fix = audited(tmp_path, there, (log.log(tmp_path / "log"), units), slice(10 + more), offsets=offsets)
+    assert fix.end == 8 + more
+    assert (patched(there, fix)[: fix.end] == there).all()
