@@ -36,7 +36,15 @@ from ..errors import Refused
 from ..log.batch import DAMAGED, Batch, Extent, ExtentKind
 from ..log.commit_log import CommitLog
 from ..settings.options import options_of
-from ..start.dledger import DledgerIndexFile, following_entries, heads_of, index_directory, member_state, units_of
+from ..start.dledger import (
+    DledgerIndexFile,
+    following_entries,
+    heads_of,
+    index_directory,
+    member_fields,
+    member_state,
+    units_of,
+)
 from ..start.outcome import Outcome
 from .close import CUT, RESTORED, KeptLog, edits_of, lengths_of, patched_queue, units_behind, writes_of
 from .fill import Fill, Piece, encoded, for_policy_broker, of_nobody, together, unwritten
@@ -502,8 +510,8 @@ def entry_index_edits(snapshot: Snapshot, queue: MappedFileQueue, end: int) -> l
 def state_edits(snapshot: Snapshot, last: int) -> Iterator[Edit]:
     """Yield an edit so that the member's checkpoint names no entry behind the last one. Raises Unreadable."""
     assert snapshot.layout.dledger is not None
-    path = snapshot.layout.dledger.parent / "checkpoint"
-    if not path.exists():
+    directory = snapshot.layout.dledger.parent
+    if not member_fields(directory):
         return
     state = member_state(snapshot)
     end = last if state.end is None else min(state.end, last)
@@ -511,7 +519,7 @@ def state_edits(snapshot: Snapshot, last: int) -> Iterator[Edit]:
     if (committed, end) != state:
         data = f"committedIndex={committed}\nendIndex={end}\n".encode()
         reason = "no entry behind the last one may be named"
-        yield Edit.create(path, data, reason, ("I-053",))
+        yield Edit.create(directory / "checkpoint", data, reason, ("I-053",))
 
 
 class _IndexFixer:

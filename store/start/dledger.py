@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import NamedTuple, Protocol
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -32,7 +33,7 @@ from ..disk.file_queue import MappedFileQueue
 from ..log.commit_log import WINDOW_UNITS, index_units
 from ..log.window import Window
 from ..log.window import walk as follow
-from ..settings.read import read_config_file
+from ..settings.read import read_if_there
 from .log import start_file
 from .outcome import DLedgerStart, Outcome, PendingUnits
 
@@ -363,9 +364,17 @@ class MemberState(NamedTuple):
 def member_state(snapshot: Snapshot) -> MemberState:
     """The last committed entry, and the last entry. Raises Unreadable."""
     assert snapshot.layout.dledger is not None
-    path = snapshot.layout.dledger.parent / "checkpoint"
-    fields = read_config_file(path, "dledger-state").value if path.exists() else {}
+    fields = member_fields(snapshot.layout.dledger.parent)
     return MemberState(*(entry_number(fields.get(name)) for name in (COMMITTED_INDEX, END_INDEX)))
+
+
+def member_fields(directory: Path) -> dict[str, Any]:
+    """The fields of a member's checkpoint; none if committedIndex is missing or blank, as in a file without content:
+    DLedger takes this for no checkpoint. Raises Unreadable.
+    """
+    file = read_if_there(directory / "checkpoint", "dledger-state")
+    fields = file.value if file else {}
+    return fields if str(fields.get(COMMITTED_INDEX, "")).strip() else {}
 
 
 def entry_number(text: object) -> int | None:

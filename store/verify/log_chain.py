@@ -19,17 +19,14 @@ from ...formats.derive.ragged import Flags, Ints
 from ...formats.dledger_index import UNIT_BYTES
 from ...formats.dledger_state import COMMITTED_INDEX, END_INDEX
 from ..counted import counted
-from ..disk.broker_conf import parse_properties
-from ..disk.compressed import read_regular
 from ..disk.file_queue import MappedFile, MappedFileQueue
-from ..errors import Missing
 from ..findings.catalogue import Severity
 from ..findings.findings import Details
 from ..log.batch import Extent, ExtentKind
 from ..log.commit_log import index_units
 from ..log.message import Mark, tombstones
 from ..log.scan import WINDOW_BYTES, Fault, LogItems
-from ..start.dledger import entry_number, entry_rules, heads_of
+from ..start.dledger import entry_number, entry_rules, heads_of, member_fields
 from .context import Mergeable, Records, VerifyContext, of_record
 from .register import after, of_extents, of_records, of_stale
 
@@ -280,7 +277,6 @@ def blank_at_the_end(context: VerifyContext) -> None:
         context.log_finding("I-041", blank.position, blank.size, text, severity=Severity.INFO)
 
 
-_STATE_BYTES_MAX = 4096
 _INDEX = "index"
 
 
@@ -381,16 +377,13 @@ def _report_unit(context: VerifyContext, files: MappedFileQueue, number: int, te
 
 def _check_state(context: VerifyContext, directory: Path, last: int) -> None:
     """Check that committedIndex ≤ endIndex ≤ number of the last entry."""
-    path = directory / "checkpoint"
-    try:
-        text = read_regular(path, _STATE_BYTES_MAX).decode("latin-1")
-    except Missing:
+    fields = member_fields(directory)
+    if not fields:
         return
-    values = parse_properties(text)
-    end, committed = values.get(END_INDEX, ""), values.get(COMMITTED_INDEX, "")
+    end, committed = (str(fields.get(name, "")) for name in (END_INDEX, COMMITTED_INDEX))
     numbers = [entry_number(text) for text in (committed, end)]
     wrong = None in numbers or not -1 <= numbers[0] <= numbers[1]  # type: ignore[operator]
     if wrong or numbers[1] > last:  # type: ignore[operator]
         text = f"committedIndex {committed!r}, endIndex {end!r}, the last entry is {last}"
         again, more = ("", {}) if wrong else (_rest(context), context.behind_the_end)
-        context.findings.add("I-053", path, text + again, **more)
+        context.findings.add("I-053", directory / "checkpoint", text + again, **more)

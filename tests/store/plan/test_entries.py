@@ -282,6 +282,18 @@ def test_a_state_that_is_no_number_proves_nothing(text: str, base: Path, tmp_pat
         assert [f.code for f in verify(store).findings if f.severity >= Severity.ERROR] == ["I-053"]
 
 
+@pytest.mark.parametrize("text", ["", "\0" * 50, "committedIndex=\nendIndex=1"])
+def test_a_state_that_names_no_committed_entry_is_as_none_at_all(text: str, base: Path, tmp_path: Path) -> None:
+    """A file whose content a power loss took: DLedger starts without it."""
+    root = tmp_path / "store"
+    shutil.copytree(base, root, copy_function=sparse_copy)
+    (root / "dledger-n0/checkpoint").write_text(text)
+    first = found(root)
+    assert first.plan is not None and not [edit for edit in first.plan.edits if "I-053" in edit.codes]
+    with Store(root) as store:
+        assert not [f for f in verify(store).findings if f.severity >= Severity.ERROR]
+
+
 def test_what_was_recovered_is_in_order_for_verify(base: Path, tmp_path: Path) -> None:
     root = without_page(base, tmp_path / "store", FILE_BYTES, 1)
     recovered(root)
