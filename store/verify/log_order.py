@@ -32,6 +32,8 @@ from .register import after, of_records
 _QUEUES = 1 << 16
 """Queue numbers from this one on are not checked: a damaged number must not take memory."""
 _UNKNOWN = -1
+_LOCK_WAIT_MS = 100
+"""A DLedger broker takes the time of a record before it waits for the lock of the log."""
 
 
 def _none_known() -> Ints:
@@ -112,17 +114,16 @@ def rising_times(context: VerifyContext, records: Records) -> None:
     order.newest = int(time[-1])
     order.oldest = int(time[0]) if order.oldest is None else order.oldest
     wrong = time < before
-    if wrong.any():
-        context.log_rows(
-            "I-028",
-            wrong,
-            records.position,
-            records.ends,
-            lambda row: (
-                f"record at {records.position[row]}: stored {int(before[row]) - int(time[row])} ms before"
-                " the previous record"
-            ),
-        )
+    if not wrong.any():
+        return
+
+    def text(row: int) -> str:
+        earlier = int(before[row]) - int(time[row])
+        return f"record at {records.position[row]}: stored {earlier} ms before the previous record"
+
+    usual = wrong & (time > before - _LOCK_WAIT_MS) & bool(context.store.payload_at(int(records.position[0])))
+    for rows, severity in ((wrong & ~usual, None), (usual, Severity.INFO)):
+        context.log_rows("I-028", rows, records.position, records.ends, text, severity=severity)
 
 
 @of_records("I-031")

@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mqstore.formats.derive import Ragged
+from mqstore.store.findings.catalogue import Severity
 from mqstore.store.search.store import StoreReader
 from mqstore.store.verify.context import Scope
 from mqstore.store.verify.log_order import SeenKeys, key_numbers
@@ -79,3 +81,22 @@ def test_a_time_that_falls_is_told_where_it_does(tmp_path: Path) -> None:
         found = {f.code: f for f in verify(store, scope).findings}
     assert (found["I-028"].path, found["I-028"].offset) == (str(place.path), place.offset)
     assert "I-031" in found and found["I-031"].path == str(place.path)
+
+
+@pytest.mark.parametrize(
+    ("name", "earlier_ms", "severity"),
+    [
+        ("5.3.3-dledger", 99, Severity.INFO),
+        ("5.3.3-dledger", 100, Severity.WARNING),
+        ("5.3.3-clean", 1, Severity.WARNING),
+    ],
+)
+def test_threads_of_a_dledger_broker_wait_for_the_lock(
+    name: str, earlier_ms: int, severity: Severity, tmp_path: Path
+) -> None:
+    root = unpack(name, tmp_path)
+    before, place = records(root)[19:21]
+    place.set("store_timestamp", int(before.values["store_timestamp"]) - earlier_ms)
+    with StoreReader(root) as store:
+        found = [f for f in verify(store, Scope(groups=frozenset({"commit_log"}))).findings if f.code == "I-028"]
+    assert [(one.severity, one.offset) for one in found] == [(severity, place.offset)]
