@@ -155,7 +155,8 @@ def _every(common: Common) -> bool:
 
 def _records(sides: Sides, *, every: bool) -> Iterator[Mapping[str, Any]]:
     """Yield a record for each pair, then its differences, then those of its messages. every: do not cut long lists."""
-    for name, found in (_messages_alone(sides) | sides.parts).items():
+    alone = {} if sides.unsound is None else {name: _of_messages_alone() for name in sides.pairs}
+    for name, found in (alone | sides.parts).items():
         rows = [row for row in sides.rows if row["store"] == name]
         yield _comparison(name, found, len(rows), hidden=name in sides.hidden)
         seen = Counter[str]()
@@ -166,11 +167,6 @@ def _records(sides: Sides, *, every: bool) -> Iterator[Mapping[str, Any]]:
             if not every and seen[one.part] == _SHOWN + 1:
                 yield {"type": "more", "part": one.part, "count": found.counts[one.part] - _SHOWN}
         yield from ({"type": "difference", **row} for row in rows)
-
-
-def _messages_alone(sides: Sides) -> dict[str, Comparison]:
-    """An empty comparison for each pair, if messages were compared; the comparisons of `parts` replace them."""
-    return {name: _of_messages_alone() for name in sides.pairs} if sides.unsound is not None else {}
 
 
 def _of_messages_alone(*unread: str) -> Comparison:

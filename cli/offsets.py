@@ -231,7 +231,10 @@ def _plan(path: Path, moving: MoveOptions, wanted: LagQuery, change: Change, com
         "store": str(layout.root),
         "moves": [move.to_json() for move in found.moves],
         "left_out": found.left_out,
-        "edits": [_edit(edit.to_json(), layout) for edit in found.plan.edits],
+        "edits": [
+            {**edit, "path": edit["path"].removeprefix(f"{layout.root}/")}
+            for edit in (each.to_json() for each in found.plan.edits)
+        ],
         "session": applied.session if applied is not None else None,
     }
     if applied is not None and applied.session:
@@ -267,10 +270,6 @@ def _go_on(layout: Layout, change: Change, common: Common) -> Applied | None:
     lost = f", {counted(ended.lost, 'message')} lost" if ended is not None and ended.lost else ""
     common.warn(f"{layout.root}: {unfinished}: finished now{lost}")
     return ended if ended is not None and ended.session else None
-
-
-def _edit(edit: dict[str, Any], layout: Layout) -> dict[str, Any]:
-    return {**edit, "path": edit["path"].removeprefix(f"{layout.root}/")}
 
 
 def _planned(layout: Layout, moving: MoveOptions, wanted: LagQuery, common: Common) -> Moves:

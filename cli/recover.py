@@ -113,6 +113,7 @@ def recover(
             raise bad_parameter("--role slave only reports: a slave cuts its log itself")
         print_cut(change.open(store, common), as_slave, common)
     from ..store.disk.layout import Layout
+    from .plan_text import ROWS, CarriedOut
 
     out = common.checked_output("recovery")
     layout = change.open(store, common)
@@ -123,10 +124,12 @@ def recover(
         common.warn(note)
     code = exit_code_of_status(before.verdict.status)
     given = change.given(broker_version, common).at(layout)
-    found.name_lost(*_rows_of(common))
+    if common.format is Format.TEXT and not common.verbose:
+        found.name_lost(ROWS + 1)  # few, for a folded list
+    else:
+        found.name_lost()
     if change.apply and (found.plan is None or not found.nothing_to_do):
         from .config_text import still_lost_config
-        from .plan_text import CarriedOut
 
         applied = _apply(layout, before, change, given, common)
         after = _analyze(Layout.open(layout.root, layout.broker_config), common, asked)
@@ -156,13 +159,6 @@ def _analyze(layout: Layout, common: Common, asked: Mapping[str, Any], **more: A
     options = {name: value for name, value in {**asked, **more}.items() if value}
     with common.reading("reading the log", layout.commit_log_files()) as tell:
         return recovery(layout, jobs=common.jobs, tell=tell, **options)
-
-
-def _rows_of(common: Common) -> tuple[int, ...]:
-    """The arguments of `name_lost`: how many lost messages are named, few for a folded list in a text."""
-    from .plan_text import ROWS
-
-    return (ROWS + 1,) if common.format is Format.TEXT and not common.verbose else ()
 
 
 def _apply(layout: Layout, before: JudgedRecovery, change: Change, given: Given, common: Common) -> Applied:

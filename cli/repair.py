@@ -218,24 +218,19 @@ def _judged(
     look: Callable[[Callable[[int], None], ProvedLog | None], Repair],
 ) -> JudgedRepair:
     """Verify the store, then plan with `look`, which need not read again what was read for the verdict."""
-    from ..store.repair.recheck import JudgedRepair
+    from ..store.repair.recheck import JudgedRepair, with_open_repairs
     from ..store.verify.judged import verified_before
 
     with common.reading("reading the log", layout.commit_log_files()) as tell:
         judgement, proved = verified_before(layout, version, anew=True, jobs=common.jobs, tell=tell)
-        return _with_repairs(JudgedRepair(look(tell, proved), judgement), version)
-
-
-def _with_repairs(seen: JudgedRepair, version: str | None) -> JudgedRepair:
-    """If the chosen parts need no repair, add to the verdict which other repair would mend something."""
-    from ..store.repair.recheck import with_open_repairs
-
-    found = seen.repair
-    if not found.nothing_to_do:
-        return seen
-    if found.request.choice.everything:
-        return seen._replace(verdict=replace(seen.verdict, to_renumber=tuple(map(str, found.plan.shifted))))
-    return seen._replace(verdict=with_open_repairs(seen.verdict, seen.repair.layout, version))
+        found = look(tell, proved)
+        seen = JudgedRepair(found, judgement)
+        if not found.nothing_to_do:
+            return seen
+        # which other repair would mend something
+        if found.request.choice.everything:
+            return seen._replace(verdict=replace(seen.verdict, to_renumber=tuple(map(str, found.plan.shifted))))
+        return seen._replace(verdict=with_open_repairs(seen.verdict, found.layout, version))
 
 
 def _code(before: JudgedRepair, done: CarriedOut[JudgedRepair] | None) -> ExitCode:

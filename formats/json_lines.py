@@ -160,7 +160,8 @@ class JsonLines:
     def _plain(self, some: slice) -> LineBytes:
         constants = b"".join(self._constants)
         pieces = [self._piece(piece, some, constants) for piece in self._pieces]
-        odd = re.compile(f"[{_LAST_ASCII}{_pattern(tuple(self._avoided))}]").search
+        avoided = (f"{first}-{last}" for first, last in self._avoided if last > _LAST_ASCII)
+        odd = re.compile(f"[{_LAST_ASCII}{''.join(avoided)}]").search
         lines = [
             None if None in parts or odd(line := "".join(parts)) else line.encode()
             for parts in zip(*pieces, strict=True)
@@ -212,8 +213,3 @@ def _bounds(avoided: tuple[tuple[str, str], ...]) -> Ints:
     bounds = [bound for first, last in ranges for bound in (ord(first), ord(last) + 1)]
     assert all(one < other for one, other in pairwise(bounds))
     return np.array(bounds, np.int64)
-
-
-def _pattern(avoided: tuple[tuple[str, str], ...]) -> str:
-    """The same ranges for a character class of a regular expression."""
-    return "".join(f"{first}-{last}" for first, last in avoided if last > _LAST_ASCII)

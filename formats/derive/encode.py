@@ -7,7 +7,6 @@ of different shapes are written group by group.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import construct as c
@@ -123,27 +122,16 @@ def _shapes(
 
 def _given(nodes: tuple[Node, ...], table: _RecordColumns) -> Callable[[str], Any]:
     """A function that looks up values for conditions: linked fields are computed, others are from the columns."""
-    linked, known = _linked(nodes), {field.path for field in fields_of(nodes)}
+    fields = {field.path: field for field in fields_of(nodes)}
 
     def look_up(path: str) -> Any:
-        number = linked.get(path)
-        if number is not None and number.rebuild is not None:
-            return number.rebuild(ExpressionScope(look_up, number.scope))
+        field = fields.get(path)
+        if isinstance(field, Number) and field.rebuild is not None and not field.is_record_size:
+            return field.rebuild(ExpressionScope(look_up, field.scope))
         # a column may be missing if no record fulfils the condition for it
-        return 0 if path in known and path not in table else table[path]
+        return 0 if field is not None and path not in table else table[path]
 
     return look_up
-
-
-@lru_cache(maxsize=256)
-def _linked(nodes: tuple[Node, ...]) -> dict[str, Number]:
-    linked: dict[str, Number] = {}
-    for node in nodes:
-        if isinstance(node, Number) and node.rebuild is not None and not node.is_record_size:
-            linked[node.path] = node
-        elif isinstance(node, Branch):
-            linked |= _linked(node.yes) | _linked(node.no)
-    return linked
 
 
 def _sizes(line: tuple[Node, ...], table: _RecordColumns) -> Ints:
