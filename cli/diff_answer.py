@@ -128,7 +128,8 @@ def answer(a: str, b: str, partial: bool, common: Common, compare: Callable[[Sid
         for text in part.unread:
             common.warn(f"not compared: {f'{name}: ' if name else ''}{text}")
     with output:
-        found = _records(sides, every=_every(common))
+        every = common.verbose or common.format is not Format.TEXT or common.fields is not None
+        found = _records(sides, every=every)
         output.records([*found, *left_out], text=text_of, columns=COLUMNS)
     apart = any(not part.same or part.unread for part in sides.parts.values())
     wrong = sides.rows or sides.unsound or alone or left_out or apart
@@ -146,11 +147,6 @@ def _tell(unsound: Unsound | None, common: Common) -> None:
     for store, (bodies, position) in unsound.bodies.items():
         fail = counted(bodies, "body fails its checksum", "bodies fail their checksums")
         common.warn(f"{store}: {fail}, the first at {position}")
-
-
-def _every(common: Common) -> bool:
-    """Whether all differences are listed: for programs, or if they were asked for."""
-    return common.verbose or common.format is not Format.TEXT or common.fields is not None
 
 
 def _records(sides: Sides, *, every: bool) -> Iterator[Mapping[str, Any]]:

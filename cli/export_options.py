@@ -20,7 +20,6 @@ from .unread import Partial, report_bounds, unread_text
 if TYPE_CHECKING:
     from ..store.arrow.data_set import Mode
     from ..store.arrow.export_files import ExportHow
-    from ..store.search.log_search import TimeBounds
     from .output import Output
 
 
@@ -121,13 +120,19 @@ def report_of(to: Path, manifest: Mapping[str, Any], unread: Sequence[Mapping[st
 def answer(report: Mapping[str, Any], options: ExportOptions, common: Common, output: Output) -> None:
     """Print the answer to `output`; warn about what is not in the files, or damaged in them. Raises Exit."""
     from ..store.put.on_damage import CorruptedBodies
+    from ..store.search.log_search import TimeBounds
     from .json_text import indented_lines
 
     for row in report["damage"][:_NAMED]:
         common.warn(f"not exported: {damage_text(row)}")
     if len(report["damage"]) > _NAMED:
         common.warn(f"and {counted(len(report['damage']) - _NAMED, 'range')} more, see --json")
-    report_bounds([_bounds(one) for one in report["ranges"] if one["log_files"] is not None], common)
+    bounds = (
+        TimeBounds(0, 0, one["log_files"], one["left_out"], one["steps_back"], one.get("doubtful", False))
+        for one in report["ranges"]
+        if one["log_files"] is not None
+    )
+    report_bounds(bounds, common)
     corrupted = CorruptedBodies(options.on_damage, report["skipped"], report["marked"])
     for line in corrupted.remarks():
         common.warn(line)
@@ -143,12 +148,6 @@ def answer(report: Mapping[str, Any], options: ExportOptions, common: Common, ou
 
 _NAMED = 1000
 """Damaged ranges that get a line each."""
-
-
-def _bounds(one: Mapping[str, Any]) -> TimeBounds:
-    from ..store.search.log_search import TimeBounds
-
-    return TimeBounds(0, 0, one["log_files"], one["left_out"], one["steps_back"], one.get("doubtful", False))
 
 
 def _text(report: Mapping[str, Any]) -> str:

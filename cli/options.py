@@ -217,12 +217,15 @@ def shared(
                 raise Stopped from interrupt
             except Exception as error:
                 if given["common"].verbose and not isinstance(error, (Exit, BrokenPipeError)):
-                    _print_traceback()
+                    import traceback
+
+                    SCREEN.tell(escape_lines(traceback.format_exc()))
                 raise
 
         @functools.cache
         def parameters() -> list[Parameter]:
-            return list(_parameters(function, hints(), _format(formats, format_help)))
+            form = Parameter("format", next(iter(formats)), Annotated[formats, Option("--format", help=format_help)])
+            return list(_parameters(function, hints(), form))
 
         command.parameters = parameters  # type: ignore[attr-defined]
         return command
@@ -401,14 +404,3 @@ def _parameters(function: Callable[..., None], hints: Mapping[str, Any], format:
 
 def _is_group(hint: Any) -> bool:
     return isinstance(hint, type) and issubclass(hint, Options)
-
-
-def _format(formats: type[Enum], format_help: str) -> Parameter:
-    option = Option("--format", help=format_help)
-    return Parameter("format", next(iter(formats)), Annotated[formats, option])
-
-
-def _print_traceback() -> None:
-    import traceback
-
-    SCREEN.tell(escape_lines(traceback.format_exc()))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from ..store.counted import counted
 from ..store.errors import os_errors
@@ -87,10 +86,6 @@ def import_(
     counts["refused"] = manifest.get("refused", 0)
     record = {"type": "import", "to": str(to), **counts}
     with output:
-        output.record(record, text=_text)
+        output.record(record, text=lambda row: f"{row['to']}: {counted(row['messages'], 'message')}")
     if corrupted.met or counts["refused"] or left:
         raise Exit(ExitCode.NO)
-
-
-def _text(row: Mapping[str, Any]) -> str:
-    return f"{row['to']}: {counted(row['messages'], 'message')}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,7 +13,7 @@ from .declared import Argument, Exit, Option, bad_parameter
 from .exit_codes import ExitCode, exit_code_of, exit_code_of_status
 from .options import FOUND, Common, say, shared
 from .record_types import columns_of
-from .terminal import time_text
+from .terminal import page_of, time_text
 
 if TYPE_CHECKING:
     from ..store.report.page import Section, StoreRow
@@ -62,7 +62,8 @@ def report(
     _write(sections, now_ms, to, common)
     with output as out:
         rows = [_row(section.row, to) for section in sections]
-        out.records(rows, text=_text, columns=columns_of("report"))
+        text = "{store}: {sentence}; see {to}".format_map
+        out.records(rows, text=lambda row: page_of([text(row)]), columns=columns_of("report"))
     from .verify import WORST
 
     raise Exit(max(codes, key=WORST.index))
@@ -153,9 +154,3 @@ def _row(row: StoreRow, to: Path) -> dict[str, Any]:
         "bytes": row.bytes,
         "to": str(to),
     }
-
-
-def _text(row: Mapping[str, Any]) -> str:
-    from .terminal import page_of
-
-    return page_of([f"{row['store']}: {row['sentence']}; see {row['to']}"])
