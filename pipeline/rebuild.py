@@ -23,16 +23,16 @@ from .index_files import slices_of
 from .plan import JobPlan
 from .rebuild_steps import RebuiltFiles, complete
 from .rebuild_tasks import part_folder
+from .spark import spark_session
+from .tasks import Task, run_tasks, whole
+from .watch import JobProgress, Tell
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from .tasks import Task
-    from .watch import Tell
-
 Job = Callable[[JobPlan, Stage], RebuiltFiles]
 """Makes queues and index of a plan in a stage: `work` with some `run`."""
-Run = Callable[[str, Sequence["Task"], Sequence[int]], list[Any]]
+Run = Callable[[str, Sequence[Task], Sequence[int]], list[Any]]
 """Runs `read` or `make` of `rebuild_tasks` for tasks; returns each answer, or the error raised. The last argument:
 bytes that each task works off."""
 
@@ -65,8 +65,6 @@ def on_spark(master: str, settings: Mapping[str, str], tell: Tell | None = None)
     """Return the job in a Spark session of its own. Raises SparkUnavailable, JobFailed."""
 
     def job(plan: JobPlan, stage: Stage) -> RebuiltFiles:
-        from .spark import spark_session
-
         with spark_session(master, settings, in_python=True) as spark:
             return spark_job(spark, plan, stage, tell)
 
@@ -75,9 +73,6 @@ def on_spark(master: str, settings: Mapping[str, str], tell: Tell | None = None)
 
 def spark_job(spark: SparkSession, plan: JobPlan, stage: Stage, tell: Tell | None = None) -> RebuiltFiles:
     """Run the job on Spark. Raises the error that a task met, else JobFailed."""
-    from .tasks import run_tasks
-    from .watch import JobProgress
-
     return work(plan, stage, partial(run_tasks, spark, progress=JobProgress(tell)))
 
 
@@ -142,8 +137,6 @@ def _bytes_of(task: Task) -> int:
 
 def _answers(run: Run, name: str, tasks: Sequence[Task], sizes: Sequence[int]) -> Iterator[tuple[Task, dict[str, Any]]]:
     """Yield each task with its answer. Raises the first error."""
-    from .tasks import whole
-
     if not tasks:
         return
     yield from zip(tasks, whole(run(f"rebuild_tasks:{name}", tasks, sizes)), strict=True)

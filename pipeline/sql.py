@@ -9,7 +9,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.errors import AnalysisException, ArithmeticException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import col, lit
 
 from ..store.arrow.log_rows import Damage, parts_of
 from ..store.arrow.stores import BODY, BODY_CRC_OK, FAIL_UNREADABLE, LOG, ReadOptions, open_log
@@ -19,10 +23,6 @@ from ..store.disk.layout import is_uri
 from ..store.errors import InvalidInput, LimitExceeded, StoreError
 from .failures import JobFailed, failure_of, failures, require_no_interrupt
 from .sql_plan import Needed, SparkQuery
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
 
 _RESULT_BYTES = "spark.driver.maxResultSize"
 SETTINGS = {"spark.sql.python.filterPushdown.enabled": "true", _RESULT_BYTES: "256m"}
@@ -40,8 +40,6 @@ def answer(
     InvalidInput for a value that an expression does not take, LimitExceeded for an answer that is too large, else
     StoreError and JobFailed.
     """
-    from pyspark.errors import AnalysisException, ArithmeticException
-
     ask = ReadOptions.of({**options, "paths": json.dumps(stores)})
     before = _begins(ask) if any(needed.view.name in OF_LOG for needed in asked.views) else {}
     try:
@@ -83,8 +81,6 @@ def _rows(spark: SparkSession, needed: Needed, stores: Sequence[str], options: M
 
     A view that is read twice takes no filters from Spark, which keeps only those of the last read.
     """
-    from pyspark.sql.functions import col, lit
-
     view = needed.view
     fields = list(needed.columns or tuple(view.columns)[:1])
     reader = spark.read.format(view.source).options(**options).option("paths", json.dumps(stores))
@@ -103,8 +99,6 @@ def lacking(spark: SparkSession, asked: SparkQuery, stores: Sequence[str], optio
 
     The sources are read once more for it. Raises JobFailed, StoreError.
     """
-    from pyspark.sql.functions import col
-
     found = AnswerGaps()
     given = {**options, "paths": json.dumps(stores)}
     ask = ReadOptions.of(given)

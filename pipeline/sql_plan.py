@@ -12,14 +12,20 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+from pyspark.errors import (
+    AnalysisException,
+    ArithmeticException,
+    IllegalArgumentException,
+    PySparkTypeError,
+    UnsupportedOperationException,
+)
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_type
+from pyspark.sql.types import StructType
 
 from ..store.arrow.views import VIEWS, View, unique_names
 from ..store.errors import InvalidInput
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
 
 _OPTIMIZED, _PHYSICAL = "== Optimized Logical Plan ==", "\n== Physical Plan =="
 _LEAVES = ("LogicalRDD", "LocalRelation")
@@ -62,8 +68,6 @@ class SparkQuery:
 
 def understood(spark: SparkSession, query: str) -> SparkQuery:
     """Analyse a query without looking at any store. Raises InvalidInput for an invalid one."""
-    from pyspark.errors import AnalysisException, ArithmeticException, IllegalArgumentException
-
     text = f"SELECT * FROM (\n{query.strip().removesuffix(';')}\n)"  # this way it cannot be a command
     before = {name: spark.conf.get(name, None) for name in _SETTINGS}
     for name, meant in _SETTINGS.items():
@@ -83,9 +87,6 @@ def understood(spark: SparkSession, query: str) -> SparkQuery:
 
 def refuse_types(answer: StructType) -> None:
     """Raise InvalidInput if an answer has a column that cannot come into this process."""
-    from pyspark.errors import PySparkTypeError, UnsupportedOperationException
-    from pyspark.sql.pandas.types import to_arrow_type
-
     for field in answer.fields:
         try:
             to_arrow_type(field.dataType, error_on_duplicated_field_names_in_struct=True)
@@ -98,8 +99,6 @@ def refuse_types(answer: StructType) -> None:
 
 def _analysed(spark: SparkSession, text: str) -> DataFrame:
     """Return the query over the views that it names; a view is made when Spark misses it."""
-    from pyspark.errors import AnalysisException
-
     for view in VIEWS.values():
         spark.catalog.dropTempView(view.name)
     while True:
