@@ -11,6 +11,7 @@ from ..store.findings.next_commands import (
     NextCommand,
     command,
     cure_of,
+    cutting,
     going_on,
     next_commands,
     repair_command,
@@ -84,7 +85,7 @@ def _group_lines(found: Recovery) -> list[str]:
             "Tombstones, fillers and separators make this log differ from those of the other nodes for ever: DLedger",
             "does not compare these records, and a node that is elected sends its own to nodes that lack them.",
         ]
-    if filled or cut:
+    if found.better_cut or cut:
         lines += [
             "",
             "The leader sends again what follows the end of this log, if the leader's log still reaches back to there:",
@@ -166,6 +167,8 @@ def _remedy(before: JudgedRecovery, given: Given) -> str:
     if live:
         loses = f"loses {_messages(found.plan.lost_messages)}{_behind_the_log(before)}"
         return f"The plan {loses}; it needs a store that no process uses."
+    if found.better_cut:
+        return f"`{steps[0]}` ends the log before the damage: the leader sends again what follows, if it still has it."
     lost = _messages(found.plan.lost_messages)
     loses = f" loses {lost}{_left_unfired(before)}{_left_unread(before)}" if found.plan.edits else " is next"
     if lacks_first_files(before.verdict):
@@ -240,7 +243,7 @@ def next_steps(seen: JudgedRecovery, given: Given) -> list[NextCommand]:
     )
     by_hand = [step for step in steps if step.by_hand]
     if to_do:  # other steps are shown after this one was carried out
-        return [_command(found, given), *by_hand]
+        return [cutting(root, given) if found.better_cut else _command(found, given), *by_hand]
     return steps
 
 
@@ -343,7 +346,8 @@ def _next(seen: JudgedRecovery, given: Given) -> list[str]:
     if seen.verdict.live:
         return [NEXT_IN_USE if steps else "Next: nothing to do; a process uses the store."]
     if any(step.changes for step in steps):
-        return [*notes, *next_lines(steps)]
+        alone = f"Or, if no other node has what follows the damage: {_command(found, given)}"
+        return [*notes, *next_lines(steps), *([alone] if found.better_cut else ())]
     if notes:
         renumber = repair_command(found.layout.root, ("queue",), shifted, given)
         return [*notes, f"Next: start the broker, or renumber the units as in the log: {renumber}"]

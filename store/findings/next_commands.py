@@ -36,11 +36,13 @@ if TYPE_CHECKING:
     from .findings import Finding
 
 RECOVER, ALL, QUEUE = "recover", "all", "queue"
+CUT = "recover --policy broker"
+"""The log is to end before the damage: other brokers of the group have what follows."""
 PARTS = frozenset({QUEUE, "index", "checkpoint", "config", "timer", "ext", "compaction"})
 """The parts that `mqstore repair` can be confined to: the names of its options."""
-MENDS = PARTS | {RECOVER, ALL}
+MENDS = PARTS | {RECOVER, CUT, ALL}
 """The words of the catalogue; any other text there is a command to run by hand."""
-_SAVED = frozenset({RECOVER, ALL, QUEUE})
+_SAVED = frozenset({RECOVER, CUT, ALL, QUEUE})
 """Of a store that cannot be repaired: what is made again when its messages are saved to a new store."""
 _NO_PLAN = "I-187"
 """`recover` and `repair` refuse the store as it is."""
@@ -179,6 +181,11 @@ def repair_command(
     if QUEUE in chosen:
         words = [*(word for each in queues or ("*",) for word in ("--queue", each)), *words]
     return command("repair", root, *words, "--apply", given=given)
+
+
+def cutting(root: PathLike[str] | str, given: Given = NOTHING_GIVEN) -> NextCommand:
+    """Return `mqstore recover ROOT --apply --policy broker`."""
+    return command("recover", root, "--apply", *CUT.split()[1:], given=given)
 
 
 def salvaging(root: PathLike[str] | str, given: Given = NOTHING_GIVEN, *arguments: str) -> NextCommand:
@@ -473,7 +480,9 @@ def _mending(
     mended: dict[str, list[Finding]], root: PathLike[str] | str, given: Given, *, whole: bool = True
 ) -> NextCommand:
     codes = _codes(finding for found in mended.values() for finding in found)
-    if RECOVER in mended:  # its plan mends all that any repair can
+    if CUT in mended:
+        made = cutting(root, given)
+    elif RECOVER in mended:  # its plan mends all that any repair can
         made = command("recover", root, "--apply", given=given)
     elif whole and len(mended) == 1 and ALL not in mended:
         (part,) = mended

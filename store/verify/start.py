@@ -21,6 +21,7 @@ from ..disk.byte_reader import reading_rate
 from ..disk.workers import beside
 from ..errors import Missing, Refused, StoreError
 from ..findings.findings import Finding
+from ..findings.next_commands import CUT
 from ..log.commit_log import Batch, Extent
 from ..session.journal import HalfStore, InterruptedChange, left_over
 from ..settings.generation import generation_of
@@ -150,11 +151,12 @@ def findings_of_start(found: Recovery) -> Iterator[Finding]:
     brought = plan.brought if plan is not None and found.options.policy != "keep" else None
     if brought is not None and brought.parted_at is not None:
         yield Finding.of("I-182", root, brought.never_follows)
-    yield from _of_prediction(found.layout, worst, by_files=not found.not_by_files)
+    mend = CUT if found.better_cut else None
+    yield from _of_prediction(found.layout, worst, "" if found.not_by_files else mend)
     count = _without_record(plan) if plan is not None else 0
     if count and not worst.lost.messages:
         are = counted(count, "message that queue units name is", "messages that queue units name are", form=",")
-        yield Finding.of("I-186", root, f"{are} gone", count=count)
+        yield Finding.of("I-186", root, f"{are} gone", count=count, repair=mend)
 
 
 def _without_record(plan: Plan) -> int:
@@ -179,13 +181,12 @@ def unfinished_change(root: str | Path, left: InterruptedChange | HalfStore | No
     yield Finding.of("I-185", root, text, repair=left.cure)
 
 
-def _of_prediction(layout: Layout, worst: Prediction, *, by_files: bool) -> Iterator[Finding]:
-    """Yield findings. by_files: a change of files can repair what is lost, or what keeps a broker from its start."""
+def _of_prediction(layout: Layout, worst: Prediction, repair: str | None) -> Iterator[Finding]:
+    """Yield findings. repair: of what is lost, or keeps a broker from its start; "" if no change of files is one."""
     from ..audit.messages import UNSERVED
     from ..recover.broker_bugs import BETWEEN_BATCHES, WITHOUT_COMPACTION_LOG
 
-    root, repair = layout.root, None if by_files else ""
-    broker = f"a broker {worst.broker_version}"
+    root, broker = layout.root, f"a broker {worst.broker_version}"
     if worst.outcome == "refuses":
         yield would_not_start(root, worst.broker_version, worst.reason, repair=repair)
     elif worst.outcome == "hangs":
