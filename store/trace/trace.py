@@ -126,6 +126,18 @@ class _Tracer:
         return not os.path.lexists(layout.abort) and not self._store.queues_unread
 
     @cached_property
+    def _uncommitted(self) -> int | None:
+        """Log position from which on nothing tells that the group of a DLedger node has committed a record."""
+        if not self._store.layout.has_peers:
+            return None
+        from ..inspect.description import uncommitted_from  # few stores need it
+
+        return uncommitted_from(self._store)
+
+    def _waits_for_group(self, message: Message) -> bool:
+        return self._uncommitted is not None and message.position >= self._uncommitted
+
+    @cached_property
     def _kv_store(self) -> KvStore:
         from ..inspect.pop import kv_store
 
@@ -176,6 +188,7 @@ class _Tracer:
             self._question.subscription,
             self._not_read,
             (*self._nothing_kept, *lost),
+            chosen is not None and self._waits_for_group(chosen),
         )
         found = self._answer(family, chosen or family.records[-1])
         found.events = events
@@ -264,7 +277,7 @@ class _Tracer:
             found.next_start = self._with_guess(start)
         else:
             units = [self._unit_of(one) for one in records.values()]
-            fates = [fate_of(start, one.position, unit, one) for one, unit in zip(records.values(), units, strict=True)]
+            fates = [self._fate(start, unit, one) for one, unit in zip(records.values(), units, strict=True)]
             fate = next((fate for fate in fates if fate.fate in _LOST), fates[0])
             found.next_start = self._with_guess(fate._replace(reason=f"{fate.reason}{again}"))
             harms = any(
@@ -273,6 +286,12 @@ class _Tracer:
             )
         place, given = places_of(message)[0], self._question.given
         found.next_commands = commands_of(found, place, self._store.layout, given, harms=harms)
+
+    def _fate(self, start: Outcome, unit: FoundUnit, message: Message) -> NextStart:
+        fate = fate_of(start, message.position, unit, message)
+        if fate.fate is not Fate.DISPATCHED or not self._waits_for_group(message):
+            return fate
+        return fate._replace(fate=Fate.NOT_DISPATCHED, reason="its queue gets a unit if the group commits the record")
 
     def _comes_again(self, family: Family) -> str:
         """Whether the start delivers the message, or a retry of it, from its delay level although that was done."""

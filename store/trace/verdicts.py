@@ -49,7 +49,8 @@ class Known:
     read, or None. superseded: why compaction replaced it, or None. pops: group → the times that it was given the
     message, the newest last. settled: the queues are as far as the log, so an offset behind a queue's end is really
     ahead. asked: the subscription that the operator gave. not_read: where more about groups is kept, unread. perhaps:
-    what may have been more about those that consume by POP; it says nothing of others.
+    what may have been more about those that consume by POP; it says nothing of others. uncommitted: the record is not
+    committed by its group.
     """
 
     family: Family | None
@@ -64,6 +65,7 @@ class Known:
     asked: Subscription | None = None
     not_read: tuple[Evidence, ...] = ()
     perhaps: tuple[Evidence, ...] = ()
+    uncommitted: bool = False
 
     @property
     def message(self) -> Message | None:
@@ -339,7 +341,11 @@ def _not_served(reason: str, fact: str, where: str) -> Judgement:
 
 def _undispatched(known: Known) -> Judgement | None:
     """No unit of the queue leads to the record."""
-    return None if known.unit is None else known.unit.misses()
+    found = None if known.unit is None else known.unit.misses()
+    if found is None or not known.uncommitted:
+        return found
+    told = "the group has not committed the record, as far as the store tells, and may replace it"
+    return found._replace(reason=f"{found.reason}; {told}")
 
 
 def _waiting(known: Known, group: str) -> Judgement:

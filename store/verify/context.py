@@ -18,7 +18,7 @@ import time
 from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -35,7 +35,7 @@ from ..columns import Dictionary, Ranges, dictionary
 from ..counted import counted
 from ..disk.byte_reader import note, noted, noted_of, unread_of
 from ..disk.lock import holder
-from ..errors import StoreError, UnreadableRange
+from ..errors import UnreadableRange
 from ..findings.catalogue import GROUPS, Severity
 from ..findings.findings import Details, Finding, Findings, Message
 from ..log.batch import last_of
@@ -228,21 +228,10 @@ class VerifyContext:
 
     @cached_property
     def uncommitted(self) -> int | None:
-        """Log position from which on a DLedger group has committed no record, by checkpoint, queues and index: a broker
-        dispatches none of them yet, and the group may still replace them. None without a group of several nodes.
-        """
-        from ..broker.snapshot import Snapshot
-        from ..search.log_search import ends_of_queues
-        from ..start.dledger import committed_end
+        """The answer of `uncommitted_from`."""
+        from ..inspect.description import uncommitted_from
 
-        store, ends = self.store, list[int]()
-        committed = committed_end(Snapshot.listed(store.layout)) if store.layout.has_peers else None
-        if committed is None:
-            return None
-        with suppress(StoreError):  # what cannot be read is told elsewhere
-            ends.append(ends_of_queues(store))
-            ends += [file.header.end_physical_offset + 1 for file in store.index.files if file.last and file.consistent]
-        return max([committed, *ends])
+        return uncommitted_from(self.store)
 
     def waits(self, position: int) -> bool:
         """Whether the record at a log position is not committed yet."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from mqstore.store.trace.answer import DeliveryVerdict, EventKind, Fate, NextStart, Trace
 
 from ...archives import extract
-from ...stores import unpack
+from ...stores import messages, unpack
 from .asked import behind, config, elsewhere, k1, offsets, one, other_size, verdict, whole, without_queue, without_unit
 
 NEVER = NextStart(Fate.NO_START, "")
@@ -25,6 +26,19 @@ def test_no_unit_leads_to_it(root: Path, damage: Callable[[Path], None]) -> None
     assert found.for_all is not None and found.for_all.verdict is DeliveryVerdict.NOT_DISPATCHED
     assert found.next_commands == [f"mqstore repair {root} --queue orders/0"]
     assert EventKind.NOT_NAMED in {event.event for event in found.events}
+
+
+@pytest.mark.parametrize("peers", ["n0-h:1", "n0-h:1;n1-h:2"])
+def test_a_record_that_its_group_has_not_committed(peers: str, tmp_path: Path) -> None:
+    root = unpack("5.3.3-dledger", tmp_path)
+    [record] = [m for m in messages("5.3.3-dledger") if m["topic"] == "TopicA"][-1:]
+    for name in ("consumequeue", "index"):
+        shutil.rmtree(root / name)
+    (root / "dledger-n0" / "checkpoint").write_text("endIndex=204\ncommittedIndex=-1\n")
+    found = one(root, str(record["physical_offset"]), {"dLegerPeers": peers}, start=True)
+    assert found.for_all is not None and found.next_start is not None
+    assert ("the group has not committed the record" in found.for_all.reason) == (";" in peers)
+    assert found.next_start.fate is (Fate.NOT_DISPATCHED if ";" in peers else Fate.DISPATCHED)
 
 
 @pytest.mark.parametrize(("offset", "wanted"), [(1, DeliveryVerdict.WAITING), (2, DeliveryVerdict.PASSED)])
