@@ -166,8 +166,10 @@ class Renumbered:
 
 
 def order_of_pairs(major: Ints, minor: Ints) -> Ints:
-    """int64[n]: the row numbers, stably sorted by (major, minor), n ≥ 1, int64[n] each, from 0 to 2^32 - 1. numpy sorts
-    16-bit numbers by radix, much faster; topics and queues mostly fit.
+    """int64[n]: the row numbers, sorted by (major, minor); a stable sort. n ≥ 1.
+
+    major, minor: int64[n], from 0 to 2^32 - 1. numpy sorts 16-bit numbers by radix, much faster than larger ones;
+    topics and queues mostly fit.
     """
     width = int(minor.max()) + 1
     if (int(major.max()) + 1) * width <= 1 << 16:
@@ -288,8 +290,10 @@ class Dictionary(NamedTuple):
 
 
 def dictionary(strings: Ragged) -> Dictionary:
-    """Dictionary-encode a column; a missing string (length -1) is empty. Each row is compared with the one of its
-    value: a hash collision only costs time. Some 40 ns a row for short strings, memory O(n).
+    """Dictionary-encode a column. A missing string (length -1) counts as empty.
+
+    Every row is compared with the row that represents its value, so a hash collision only costs time. About 40 ns a row
+    for short strings, memory O(n).
     """
     count = len(strings)
     if not count:

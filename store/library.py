@@ -53,8 +53,10 @@ class Store(search_store.StoreReader):
     """
 
     def message(self, topic: str, queue_id: int, queue_offset: int) -> Message:
-        """One message by its place in a queue, in a batch queue one inside a record; by a scan as of `get`, with a
-        UserWarning, where no unit leads to it. Raises NotFound.
+        """One message by its place in a queue; in a batch queue, one of the messages inside a record.
+
+        If the queue cannot be read or has no unit of the message, the log is scanned as by `get`, with a UserWarning.
+        Raises NotFound.
         """
         try:
             return self._message_of_queue(topic, queue_id, queue_offset)
@@ -82,8 +84,9 @@ class Store(search_store.StoreReader):
             return self.message_of_unit(queue, queue_offset)
 
     def offset_at(self, topic: str, queue_id: int, time_ms: int) -> int:
-        """The queue offset that a broker answers for a time; by a scan, with a UserWarning, if the queue cannot be
-        read. Raises NotFound for no such queue.
+        """The queue offset that a broker answers for a time.
+
+        If the queue cannot be read, the log is scanned, with a UserWarning. Raises NotFound if there is no such queue.
         """
         from .search.find import offset_at
 
@@ -373,8 +376,10 @@ def undo(
     force: bool = False,
     wait_seconds: float = 0,
 ) -> Undone:
-    """Undo a recovery, a repair or a move of offsets: restore every byte, time and name. session: its name, None for
-    the newest. force: even if the store has changed. Raises NotFound, InUse, Refused, Unreadable, NoSpace.
+    """Undo a recovery, a repair or a move of offsets: restore every byte, time and name.
+
+    session: its name, None for the newest. force: even if the store has changed since. Raises NotFound, InUse, Refused,
+    Unreadable, NoSpace.
     """
     from .disk.files import confined
     from .session import undo as undoing

@@ -236,9 +236,11 @@ Note = Callable[[int], None]
 
 
 def sorted_batches(files: Sequence[Path], note: Note = lambda _: None) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of all files by `store_timestamp`, `store`, `position`, else in the order of the files. note:
-    called with the bytes read. Raises Missing, Unreadable, NoSpace; InvalidInput for a malformed file, or types that do
-    not fit together.
+    """Yield the rows of all files in the order of `store_timestamp`, `store`, `position`.
+
+    Rows that are equal in these columns, or lack them, keep the order of the files. note: called with the number of
+    bytes read. Raises Missing, Unreadable, NoSpace; InvalidInput for a malformed file, or columns whose types do not
+    fit together.
     """
     order = _SortColumns()
     schema = _schema_of(files)
@@ -445,8 +447,10 @@ REFUSED_NAMED = 20
 
 @dataclass(frozen=True)
 class NewStore:
-    """How a store is made from rows. config: as in broker.conf. as_broker: version, None for the newest. keep_times:
-    take `store_timestamp` from the rows. on_damage: what becomes of bodies that failed their checksum.
+    """How a store is made from rows.
+
+    config: the broker's configuration, as in broker.conf. as_broker: its version, None for the newest. keep_times: take
+    `store_timestamp` from the rows. on_damage: what to do with bodies that failed their checksum.
     """
 
     config: Mapping[str, str] = field(default_factory=dict)
@@ -505,8 +509,9 @@ class AppendedRows:
 def make_store(
     folder: Path, how: NewStore, batches: Iterable[pa.RecordBatch], finish: Finish = lambda _: ""
 ) -> AppendedRows:
-    """Append rows in order to a store in a folder; on disk on return. finish: called then. Raises InvalidInput,
-    LimitExceeded, Corrupted with the row's number, from 1 on; and what the writer raises.
+    """Append rows in their order to a store in a folder; on disk when this returns. finish: is then called.
+
+    Raises InvalidInput, LimitExceeded, Corrupted with the number of the row, from 1 on; and what the writer raises.
     """
     made = AppendedRows(CorruptedBodies(how.on_damage))
     reader = MessageReader(UniqueKeys(NewMessage.born_host[0]), keep_times=how.keep_times)
@@ -528,8 +533,10 @@ def make_store(
 def import_store(
     files: Sequence[Path], target: Path, how: NewStore, note: Callable[[int], None], finish: Finish = lambda _: ""
 ) -> dict[str, Any]:
-    """Make a store at `target`, a new or empty directory, of files as of `sorted_batches`. Return the manifest. finish:
-    of `make_store`. Raises what both raise, `publish_made` and the check of `how`.
+    """Make a store at `target`, a new or empty directory, of the messages in files. Return the manifest.
+
+    Messages are in the order of `sorted_batches`. note: passed to it. finish: passed to `make_store`. Raises what both
+    raise, `publish_made` and the check of `how`.
     """
     how.check(target)
 

@@ -61,10 +61,11 @@ def compact_stores(
     note: Note,
     finish: Finish = lambda _: "",
 ) -> dict[str, Any]:
-    """Make a compacted store of each store below `target`, a new or empty directory. Return the manifest. folders: by
-    store, in `target`. topics: names or patterns. how: of the new stores; its config counts for the old ones, too.
-    note: called with bytes read; a log is read twice. finish: of `make_store`. Raises as `publish_made`, `make_store`,
-    the check of `how`, and reading.
+    """Make a compacted store of each store below `target`, a new or empty directory. Return the manifest.
+
+    folders: by store, its folder in `target`. topics: names or patterns. how: for the new stores; its config is also
+    used for the old ones. note: called with the number of bytes read; each log is read twice. finish: of
+    `make_store`. Raises what `publish_made`, `make_store` and the check of `how` raise, and errors of reading a log.
     """
     for folder in folders.values():
         how.check(target / folder)
@@ -89,8 +90,9 @@ def fill(
     note: Note = lambda _: None,
     finish: Finish = lambda _: "",
 ) -> dict[str, Any]:
-    """Make a compacted store of one store. finish: of `make_store`. Return how many messages there were and are kept,
-    and what of the log could not be read.
+    """Make a compacted store of one store in a folder. finish: of `make_store`.
+
+    Return how many messages there were, how many are kept, and what of the log could not be read.
     """
     ask = ReadOptions((root,), topics=tuple(topics), split_bytes=_ONE_PART_BYTES, config=how.config)
     first = _CompactionPass(ask, note)

@@ -40,8 +40,10 @@ EXPIRED = "files of the log have expired since the last export"
 
 @dataclass(frozen=True)
 class LogEnded:
-    """Where an export of one log ended. position: after the last message, or None for the reason `why`. size, crc: of
-    the bytes before it. topics, queue_id: what was exported.
+    """Where an export of one log ended.
+
+    position: after the last message, None if unknown, for the reason `why`. size, crc: of the bytes before it. topics,
+    queue_id: what was exported.
     """
 
     position: int | None
@@ -78,8 +80,10 @@ class LogRange:
 def ranges_of(
     ask: ReadOptions, before: Mapping[str, LogEnded], *, append: bool = False
 ) -> Iterator[tuple[str, LogRange]]:
-    """Yield for each store the part to export: what follows the last export, or all. before: by `place_of`. append: in
-    any case all. Raises Refused for an unknown part, StoreError for a log that cannot be read.
+    """Yield for each store the part to export: what follows the end of the last export, or else all.
+
+    before: by `place_of`. append: export all, wherever the last export ended. Raises Refused if the part cannot be
+    determined, StoreError for a log that cannot be read.
     """
     for root in ask.stores:
         last = before.get(place_of(root))
@@ -142,8 +146,9 @@ def _local(
 
 
 def changed_before(queue: MappedFileQueue, position: int, last: tuple[int, int], end: int, done: str) -> str:
-    """Say why a log that ends at `end` differs from when it was read up to `position`; "" if not. last: `last_bytes` of
-    then. done: the participle for that reading, as in "exported".
+    """Say why a log that ends at `end` differs from when it was read up to `position`; "" if it does not.
+
+    last: what `last_bytes` returned then. done: the participle for that reading, as in "exported".
     """
     if end < position:
         return f"the log ends at {end}, but was {done} up to {position}: {_CHANGED}"

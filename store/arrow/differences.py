@@ -106,8 +106,10 @@ def compare(
     note: Note = lambda size: None,
     within: Sequence[tuple[int, int]] | None = None,
 ) -> QueueDifferences:
-    """Compare the messages of two sides. name: of the pair. note: called with the bytes read. within: positions [begin,
-    end) outside of which both logs are equal, or None. Raises StoreError for a log.
+    """Compare the messages of two sides. name: of the pair. note: called with the number of bytes read.
+
+    within: positions [begin, end) outside of which both logs are equal; None: they may differ anywhere. Raises
+    StoreError for a log that cannot be read.
     """
     shards, found = [(0, 1)], Differing()
     queues: dict[Queue, int] = {}
@@ -141,8 +143,9 @@ def _parts(ask: ReadOptions, within: Sequence[tuple[int, int]] | None) -> list[L
 def side_of(
     ask: ReadOptions, parts: Iterable[LogSplit], queues: dict[Queue, int], unsound: Unsound
 ) -> Iterator[tuple[Rows, int]]:
-    """Yield the messages of one side batch by batch, and their bytes in the log. queues: numbers of queues, new ones
-    added. unsound: gets what is unsound.
+    """Yield the messages of one side batch by batch, and their bytes in the log.
+
+    queues: the numbers of queues; a new queue gets the next number. unsound: gets what is unsound.
     """
     reading = replace(ask, fields=FIELDS, body=NO_BODY)
     for part in parts:
@@ -199,8 +202,9 @@ class Firsts:
 def unmatched_of(
     sides: Sequence[Iterator[tuple[Rows, int]]], shard: int, of: int, firsts: Firsts, note: Note
 ) -> tuple[Rows, Ints] | None:
-    """The messages of a shard without an equal one on the other side, and their weights, above 0 for the first side,
-    below 0 for the second; None if these are too many.
+    """The messages without an equal one on the other side, and their weights; None if these are too many.
+
+    Only messages of one shard count. Weights above 0 stand for the first side, below 0 for the second.
     """
     waiting = UnmatchedMessages()
     ended, read = [False, False], [0, 0]

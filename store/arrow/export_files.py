@@ -207,8 +207,9 @@ _READ = ("position", "total_size")
 
 @dataclass(frozen=True)
 class ExportHow:
-    """How files are written. times: add a timestamp beside each column of milliseconds. series: number of the export in
-    its data set. note: what files hold besides their rows.
+    """How files are written. times: add a timestamp column next to each column of milliseconds.
+
+    series: the number of the export in its data set. note: what files hold besides their rows.
     """
 
     kind: ExportFormat = field(default_factory=ExportFormat)

@@ -94,8 +94,9 @@ _QUERY_PART = re.compile(r"\n\s*\n?LINE \d+:.*", re.DOTALL)
 
 
 class LocalQuery(Closing):
-    """A valid query; a context manager; only `answer` reads stores. views: those it reads. columns: by name, in order,
-    whether each column of the answer is binary.
+    """A valid query; stores are read only by `answer`. A context manager.
+
+    views: those the query reads. columns: by name, in order, whether each column of the answer is binary.
     """
 
     def __init__(self, text: str, jobs: int | None = None) -> None:

@@ -135,8 +135,9 @@ class PropertyPairs(NamedTuple):
 
 @dataclass(frozen=True)
 class BatchColumns:
-    """A batch of one store, and values that several columns use. bodies: decompressed, None if shown as stored. raw:
-    bodies are wanted as stored.
+    """A batch of one store, and values derived from it that several columns use.
+
+    bodies: decompressed, None if they are shown as stored. raw: bodies are wanted as stored.
     """
 
     store: str
@@ -352,8 +353,10 @@ _WITH_BODY = (BODY, "body_compression", "body_error")
 
 
 def rows_of_batch(store: str, batch: Batch, fields: Sequence[str], *, raw: bool = False) -> Iterator[pa.RecordBatch]:
-    """The records of a batch as rows of `fields`, names in `COLUMNS`. raw: bodies as stored, not decompressed. Memory:
-    one batch of rows; with bodies some 64 MiB, or one body.
+    """The records of a batch as rows of `fields`, names in `COLUMNS`.
+
+    raw: bodies as stored, otherwise decompressed. Memory: one batch of rows; with bodies some 64 MiB of them, or one
+    body.
     """
     with_body = any(name in _WITH_BODY for name in fields)
     schema = pa.schema([SCHEMA.field(name) for name in fields])

@@ -69,8 +69,9 @@ class Condition(Protocol):
 
 @dataclass(frozen=True)
 class Pushed:
-    """Filters pushed down by Spark: of each inner list one condition must hold. A filter on store times leaves out no
-    log file: after a wrong clock its answer would be wrong.
+    """Filters that Spark pushes down: of each inner list at least one condition must hold. Default: no filter.
+
+    A filter on store times leaves out no log file: after a clock that was wrong for a while its answer would be wrong.
     """
 
     conditions: list[list[Condition]] = field(default_factory=list)
@@ -95,8 +96,9 @@ def ddl_of(ask: ReadOptions) -> str:
 
 @dataclass(frozen=True)
 class LogSplit:
-    """A unit of reading: a split of a store's log, or all of a small log (`split` None). behind: it follows the log's
-    end: no messages, perhaps damage. bytes: of the log.
+    """A unit of reading: a split of the log of a store, or all of a small log (`split` None).
+
+    behind: the split follows the end of the log: it may have damage, but no messages. bytes: of the log.
     """
 
     store: str
@@ -114,8 +116,10 @@ class LogSplit:
 def parts_of(
     ask: ReadOptions, within: Mapping[str, Split] = _NO_LIMITS, bounds: Bounds = lambda store, found: None
 ) -> list[LogSplit]:
-    """The parts to read, one per task. within: by store, where reading begins and the log ends. bounds: not called for
-    a log that is read whole. Raises StoreError.
+    """The parts to read, one per task. Raises StoreError for a store that cannot be read.
+
+    within: for some stores, where reading begins, and where the log ends. bounds: not called for a log that is read
+    whole for its size, or because it is in object storage.
     """
     with noting():  # the bytes are read again, and reported then
         return _parts_of(ask, within, bounds)
@@ -408,8 +412,10 @@ def reader(
     where: str | Where | None = None,
     on_damage: OnDamage = "warn",
 ) -> Reader:
-    """The records of `selected` as a stream of Arrow batches, some MiB in memory at a time. Columns beside a
-    decompressed body say how it is stored, whether it is sound, why it is shown as stored.
+    """The records of `selected` as a stream of Arrow batches, some MiB in memory at a time.
+
+    Bodies are decompressed; the columns beside a body say how it is stored, whether it is sound, and why it is shown as
+    stored.
     """
     names = _named_fields(fields)
     wanted = selected(

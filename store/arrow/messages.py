@@ -206,8 +206,9 @@ def _have_their_crcs(columns: dict[str, Any], table: dict[str, Any]) -> bool:
 
 
 def corrupted_rows(body_crc_ok: Any) -> Ints:
-    """The rows whose body failed its checksum, by `body_crc_ok`, if there is that column. Raises InvalidInput for
-    values neither true nor false.
+    """The rows whose body failed its checksum, by the column `body_crc_ok`; none if there is no such column.
+
+    Raises InvalidInput for values that are neither true nor false.
     """
     if body_crc_ok is None or body_crc_ok.null_count == len(body_crc_ok):
         return np.zeros(0, np.int64)

@@ -217,8 +217,10 @@ class BatchFilter:
 
 @dataclass
 class AnswerGaps:
-    """What an answer lacks. damage: ranges and stores that were skipped, keys in the order found. bodies: how many in
-    the answer failed their checksum, unless the query asks. bounds: log files read, by store.
+    """What an answer lacks, and how many unsound bodies it has.
+
+    damage: ranges and stores that were skipped, as keys in the order they were found. bodies: how many of the bodies in
+    the answer failed their checksum, if the query does not ask for that. bounds: which log files were read, by store.
     """
 
     damage: dict[Damage, None] = field(default_factory=dict)
@@ -254,8 +256,9 @@ def readable(ask: ReadOptions, views: Iterable[View]) -> tuple[ReadOptions, dict
 def rows_of_view(
     view: View, ask: ReadOptions, columns: Sequence[str], lacking: AnswerGaps, wanted: pc.Expression | None = None
 ) -> Generator[pa.RecordBatch, None, None]:
-    """Yield the rows of `columns` that pass a filter, of readable stores; `lacking` gets what cannot be read. Memory:
-    some MiB; with bodies some 64 MiB. Raises StoreError.
+    """Yield the rows of `columns` that pass a filter; `lacking` gets what cannot be read.
+
+    ask: stores that can be read. Memory: a batch, some MiB; with bodies some 64 MiB. Raises StoreError.
     """
     filter_columns = [] if wanted is None else columns_of(wanted, view.schema)
     names = tuple(dict.fromkeys((*columns, *filter_columns)))

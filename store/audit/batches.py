@@ -163,8 +163,10 @@ class BatchAudit:
 
 
 def of_right_type(snapshot: Snapshot, rules: QueueRules) -> tuple[Snapshot, list[Edit]]:
-    """Return the snapshot without queues of the other type, which brokers with both types refuse and others do not
-    read, and the edits that move these away; their messages are in the log.
+    """Return the snapshot without queues in the directory of the other type, and the edits that move these away.
+
+    Every broker that knows both types refuses such queues; their messages are in the log. A broker without batch queues
+    reads none of them.
     """
     if not rules.batches:
         return (replace(snapshot, batch_queues={}) if snapshot.batch_queues else snapshot), []

@@ -57,8 +57,9 @@ class Lmq(NamedTuple):
 
 
 class _Messages(Rows):
-    """Messages of a window: number of their queue, queue offset, log position, size, store time. tags_code: what their
-    records ask for, None if unknown.
+    """Messages of a window: number of their queue, queue offset, log position, size, store time.
+
+    tags_code: what their records ask for; None if that is not known.
     """
 
     queue: Numbers
@@ -417,8 +418,9 @@ _TAIL_BYTES = 1 << 18
 
 
 def with_verified_queues(verified: VerifiedLog, snapshot: Snapshot) -> VerifiedLog:
-    """Return the log with the queues that have nothing else on disk, for nobody to read again; a queue with much behind
-    its last message is left to others.
+    """Return the log with the queues that have nothing else on disk, which need not be read again.
+
+    A queue with much behind its last message, zeros or not, is left to others.
     """
     if verified.copied is not None:
         return verified

@@ -98,9 +98,11 @@ def dispatch(batch: HasColumns, how: Dispatching) -> Dispatched:
 def dispatch_columns(
     columns: Columns, how: Dispatching, topics: Dictionary | None = None, properties: PropertyItems | None = None
 ) -> Dispatched:
-    """Units and index items of n records. columns: at least topic, properties, queue_id, queue_offset, physical_offset,
-    total_size, sys_flag, store_timestamp of MESSAGE. topics, properties: dictionary and items of these, if made
-    already.
+    """Units and index items of n records.
+
+    columns: at least topic, properties, queue_id, queue_offset, physical_offset, total_size, sys_flag and
+    store_timestamp of MESSAGE. topics, properties: dictionary of the topics and items of the properties, if the caller
+    has them already.
     """
     topics = topics or dictionary(columns.ragged("topic"))
     texts = [java_string(value) for value in topics.values]
@@ -226,8 +228,9 @@ class _LmqQueues:
 
 
 def numbered_names(queues: list[str], offsets: list[str], how: Dispatching) -> Iterator[tuple[int, str, int | None]]:
-    """Yield (number of the item, name, queue offset or None if a broker cannot read it) for the names in a record that
-    get a unit; nothing if names and offsets are not as many.
+    """Yield (number of the item, name, queue offset) for the names in a record that get a unit.
+
+    The offset is None if a broker cannot read it. Nothing if there are not as many offsets as names.
     """
     if len(queues) != len(offsets):
         return

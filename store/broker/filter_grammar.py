@@ -83,8 +83,10 @@ BLANKS: /[ \t\n\r\f]+/
 
 
 class ParsedFilter(NamedTuple):
-    """The tree of an expression. ignored: the text behind the first complete expression, of which brokers read nothing:
-    of `a = 1 b = 2` they take `a = 1`.
+    """The tree of an expression, and the text behind it.
+
+    A broker reads nothing behind the first complete expression: of `a = 1 b = 2` it takes `a = 1`. ignored: the rest of
+    the text, empty if there is none.
     """
 
     node: Node

@@ -135,8 +135,10 @@ def _odd_entry(
 
 
 def truncate(files: list[LoadedFile], end: int, file_bytes: int) -> list[LoadedFile]:
-    """The broker's `truncateDirtyFiles(end)`: drop files that start behind `end`; return them. In the file that holds
-    `end`, or begins there, the write position moves to it.
+    """The broker's `truncateDirtyFiles(end)`: drop files that start behind `end`; return the dropped ones.
+
+    In the file that holds `end` only the write position moves there; a file that begins exactly at `end` stays, with
+    nothing written.
     """
     removed = [f for f in files if f.start > end]
     files[:] = [f for f in files if f.start <= end]
@@ -300,8 +302,9 @@ def rows_not_to_store(
 
 
 def undeliverable(topics: Ragged, properties: PropertyItems) -> Ints:
-    """Rows of scheduled messages that no broker can deliver: without REAL_TOPIC, or a number in REAL_QID. So are plain
-    tombstones: a level that halts, halts at them, too (spec 9.9.2).
+    """Rows of scheduled messages that no broker can deliver: without REAL_TOPIC, or without a number in REAL_QID.
+
+    Plain tombstones are among them: a level that halts, halts at them, too (spec 9.9.2).
     """
     scheduled = topics.equals(SCHEDULE_TOPIC.encode())
     if not scheduled.any():

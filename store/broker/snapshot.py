@@ -34,8 +34,11 @@ from .topics import BATCH_QUEUES, QUEUE_TYPE, Topics
 
 
 class FileBytes:
-    """The bytes of a file, unpacked if its name is that of a compressed one: `content[begin:end]` reads uint8[end -
-    begin] anew, for the caller. stop: zeros from here on. Raises Missing, Unreadable.
+    """A file, or its unpacked content if its name is that of a compressed one: `content[begin:end]` are its bytes as
+    uint8[end - begin].
+
+    Each slice is read anew and belongs to the caller. stop: bytes from here on read as zeros. Raises Missing,
+    Unreadable, when it is made or for a slice.
     """
 
     def __init__(self, path: str, stop: int | None = None) -> None:
@@ -76,8 +79,9 @@ class FileBytes:
 
 
 class DirectoryEntry(NamedTuple):
-    """An entry of a directory: name, path, bytes, whether it is a directory. stop: bytes from here on count as zeros
-    (see `MappedFileQueue.hold_still`); None: all count.
+    """One entry of a directory: name, path, length in bytes, whether it is a directory.
+
+    stop: bytes from here on count as zeros (see `MappedFileQueue.hold_still`); None: all bytes count.
     """
 
     name: str
@@ -346,8 +350,9 @@ def list_queues(root: Path) -> Iterator[tuple[QueueId, tuple[DirectoryEntry, ...
 
 
 def in_java_order(paths: Sequence[str]) -> list[str]:
-    """Directories in the order of a Java `HashSet` of their names, in which a broker visits them: of two log files with
-    one name it reads the first.
+    """Directories in the order in which a broker visits them: that of a Java `HashSet` of their names.
+
+    Of two log files with one name a broker reads the one that it meets first.
     """
     size = max(16, 1 << int(len(paths) / 0.75).bit_length())
     hashes = [java_hash(path) & 0xFFFFFFFF for path in paths]

@@ -125,8 +125,9 @@ class Topics:
 
     @classmethod
     def read(cls, config: Path) -> Topics:
-        """Read topics.json of a `config` directory, or its .bak if it is missing or broken. Raises Refused if no broker
-        can parse either, Unreadable.
+        """Read topics.json of a `config` directory, or its .bak if it is missing or broken.
+
+        Raises Refused if neither can be parsed, when no broker starts; Unreadable.
         """
         path = config / formats.FILE
         main, backup = _read(path), _read(path.with_name(formats.FILE + ".bak"))

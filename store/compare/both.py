@@ -48,8 +48,9 @@ _HOUR_MS = 3_600_000
 
 @dataclass(frozen=True)
 class Differs:
-    """One difference. part: of the store. name: as commands name it. a, b: what each side has. position: in the log, or
-    None. count: number of units, items or ticks.
+    """One difference. part: of the store. name: what differs, as commands name it. a, b: what each side has.
+
+    position: in the log, or None. count: number of units, items or ticks.
     """
 
     part: str
@@ -125,8 +126,10 @@ def _common(a: BatchConsumeQueue, b: BatchConsumeQueue, start: int) -> tuple[tup
 
 
 def index(a: StoreReader, b: StoreReader, common: PositionRange | None) -> Iterator[Differs]:
-    """Compare index items of records that both logs have, by blocks of the log, whatever file and slot has them. Raise
-    Unreadable; Unsupported for logs without anything in common.
+    """Compare index items of records that both logs have, by blocks of the log. Raise Unreadable; raise Unsupported if
+    the logs have nothing in common.
+
+    Which file and slot has an item does not matter.
     """
     if common is None:
         if a.index.files or b.index.files:
@@ -302,8 +305,10 @@ class Comparison:
 def compare_stores(
     a: StoreReader, b: StoreReader, only: frozenset[str] = WHAT, *, quick: bool = False, note: Note
 ) -> Comparison:
-    """Compare all but single messages. only: parts of `WHAT`; `messages` reads the logs. note: called with the bytes of
-    both that were read. Bytes that a disk does not return differ, and are noted. Raise Unreadable for a log.
+    """Compare everything except single messages. only: parts of `WHAT`; with `messages` the logs are read for those.
+    note: called with the number of bytes of both logs that were read. Raise Unreadable if a log cannot be read.
+
+    Bytes that a disk does not return are noted, and count as different.
     """
     with noting():
         return _compared(a, b, only, quick, note)

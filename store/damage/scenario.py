@@ -187,9 +187,10 @@ def check_target(source: Path, target: Path) -> None:
 def copy_store(
     source: Path, target: Path, files: Files, told: Callable[[int], None], *, readable: bool = False
 ) -> list[str]:
-    """Copy all files and directories except sessions. told: called with the bytes of each file. Returns what is left
-    out: neither file nor directory, with `readable` also what cannot be read. Raises Unreadable, NoSpace, with part of
-    the copy there.
+    """Copy all files and directories except sessions of mqstore. told: called with the bytes of each file.
+
+    Returns entries that are neither file nor directory, which are left out, too, and with `readable` files that cannot
+    be read. Raises Unreadable, NoSpace: part of the copy is there then.
     """
     files.make_directory(target)
     left_out: list[str] = []
@@ -280,8 +281,10 @@ def drill(
     files: Files,
     told: Callable[[int], None] = lambda _: None,
 ) -> Drill:
-    """Copy a store to `target`, new or empty, and damage the copy. told: called with the bytes of each copied file.
-    Raises NotFound before writing, Refused, InvalidInput for the target, Unsupported for a store in several places.
+    """Copy a store to `target`, a new or empty directory, and damage the copy.
+
+    told: called with the bytes of each copied file. Raises NotFound before anything is written, Refused and
+    InvalidInput for an unsuitable target, Unsupported for a store that lies in several places.
     """
     root = store.layout.root
     check_target(root, target)

@@ -134,8 +134,9 @@ def read_keeping_cache(descriptor: int, buffer: memoryview, offset: int) -> int:
 
 
 def _cached(descriptor: int, begin: int, pages: int) -> bytes:
-    """One byte per page from byte `begin` on: 1 if it is, or may be, in the cache. mincore(2) tells only owner and
-    root; anybody else asks page by page (`_is_cached`).
+    """One byte per page from byte `begin` on: 1 if the page is in the cache or may be, else 0.
+
+    mincore(2) tells only the owner of a file and root. Anybody else asks page by page (`_is_cached`).
     """
     status = os.fstat(descriptor)
     size = status.st_size or os.lseek(descriptor, 0, os.SEEK_END)  # a device has none in its status
@@ -265,8 +266,10 @@ class Unread(NamedTuple):
 
 
 class UnreadRanges:
-    """The unreadable ranges found; false for none. around: callers can go around them, else a range is an error at
-    once. expired: by directory, the position before which a broker deleted files during the read: these are no longer
+    """The unreadable ranges found so far; false if there are none.
+
+    around: callers that can go around a range do so; otherwise a range is an error at once. expired: by directory, the
+    position before which a broker deleted files while they were read; their bytes are not unreadable, but no longer
     asked for.
     """
 
@@ -406,8 +409,9 @@ def noted_of(path: str) -> list[Unread]:
 
 
 def read(descriptor: int, size: int, offset: int, path: str, *, end: int | None = None) -> bytes:
-    """Read `size` bytes from byte `offset` on, fewer only at the file's end. end: known to have had all bytes before
-    this. Raises UnreadableRange, Unreadable.
+    """Read `size` bytes from byte `offset` on; fewer only at the end of the file.
+
+    end: the file is known to have had all bytes before this one. Raises UnreadableRange, Unreadable.
     """
     if not keeps_page_cache():
         try:
@@ -514,8 +518,9 @@ def _append(found: list[Unread], unread: Unread) -> None:
 def parts_of(
     descriptor: int, size: int, offset: int, path: str, unit_bytes: int
 ) -> Iterator[tuple[int, bytes | bytearray]]:
-    """Yield (byte, whole readable units from there on) for `size` bytes of an open file; unreadable ranges are noted.
-    Raises UnreadableRange where going around is not allowed, Unreadable.
+    """Yield (byte, units from there on) for `size` bytes of an open file, without units that are not wholly readable.
+
+    Unreadable ranges are noted. Raises UnreadableRange where going around is not allowed, Unreadable.
     """
     data = bytearray(size)
     got, unread = fill_any(descriptor, memoryview(data), offset, path)

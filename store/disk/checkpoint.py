@@ -22,8 +22,9 @@ from .files import Files, write_new
 
 
 class Checkpoint(NamedTuple):
-    """The fields of a checkpoint, by the names of the schema: times in ms since 1970, offsets in bytes of the log; 0
-    where a version does not know the field.
+    """The fields of a checkpoint: times in ms since 1970, offsets in bytes of the commit log.
+
+    Versions that do not know a field leave it 0. The names are those of the schema.
     """
 
     physic_msg_timestamp: int = 0
@@ -64,8 +65,10 @@ def checkpoint_bytes(checkpoint: Checkpoint) -> bytes:
 def at_last_record(
     before: Checkpoint, *, store_timestamp: int, physical_offset: int, index_timestamp: int | None, fields: int
 ) -> Checkpoint:
-    """The checkpoint of a store complete up to its last record, of this time and position. index_timestamp: end time of
-    the newest full index file, None for the old value. fields: how many the broker knows; others stay.
+    """The checkpoint of a store whose queues and index are complete up to its last record.
+
+    store_timestamp, physical_offset: of that record. index_timestamp: end time of the newest full index file, None to
+    keep the old value. fields: how many fields the broker knows; the others keep their values.
     """
     new = Checkpoint(
         physic_msg_timestamp=store_timestamp,

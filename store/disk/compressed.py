@@ -182,8 +182,9 @@ def open_any(path: str | os.PathLike[str]) -> int:
 
 
 def read_regular(path: str | os.PathLike[str], limit_bytes: int) -> bytes:
-    """The first `limit_bytes` of a file, unpacked if its name is that of a compressed one, without reading holes of a
-    large one. Raises as `open_regular`, or as `plain_of`.
+    """The first `limit_bytes` of a file, or of its unpacked content if its name is that of a compressed file.
+
+    Holes of a large sparse file are not read. Raises as `open_regular`, for a compressed file as `plain_of`.
     """
     packed = is_compressed_name(os.fspath(path))
     descriptor = open_any(path) if packed else open_regular(path)
@@ -203,8 +204,10 @@ def read_regular(path: str | os.PathLike[str], limit_bytes: int) -> bytes:
 
 
 def whole_size(file: AnyPacked) -> int:
-    """Size of a file, or of its unpacked content if sound; for broken gzip, which lacks that at its end, of what could
-    be unpacked. Raises as `plain_of`.
+    """Size of a file, or the size that the unpacked content of a compressed file has if the file is not broken.
+
+    gzip stores the size at the end, which a broken file lacks: then the size is that of the content that could be
+    unpacked. Raises as `plain_of`.
     """
     packed = _packed(file)
     compression, claimed = _claim(packed)
@@ -217,8 +220,9 @@ def whole_size(file: AnyPacked) -> int:
 
 
 def claimed_size(file: AnyPacked) -> int | None:
-    """The content size that a compressed file states, or None; perhaps that of a part: the first of several frames, the
-    last member. Raises Missing, Unreadable.
+    """The size of the content that a compressed file states, None if it states none.
+
+    It may be the size of a part: of the first of several frames, or of the last member. Raises Missing, Unreadable.
     """
     return _claim(_packed(file))[1]
 

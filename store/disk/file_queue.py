@@ -64,8 +64,9 @@ OPEN_PLAIN = 2
 
 
 class MappedFile(NamedTuple):
-    """One file: path, stream position of its first byte, length in bytes, for a compressed one of its content as far as
-    known (see `content`).
+    """One file: its path, the stream position of its first byte, its length in bytes.
+
+    compressed: the file is compressed; `size` is the length of its content as far as it is known (see `content`).
     """
 
     path: str
@@ -149,8 +150,10 @@ class MappedFileQueue(Closing):
         start_of: Callable[[str], int | None] = start_of,
         learn: Callable[[Sequence[MappedFile]], int] | None = None,
     ) -> MappedFileQueue:
-        """List the files of directories; a missing one has none. file_size: of a whole file; None: `learn`, by default
-        `size_of`, finds it. start_of: the stream position that a name stands for. Raises Unreadable.
+        """List the files of one or several directories; a missing directory has none.
+
+        file_size: size of a whole file; None: `learn`, by default `size_of`, finds it from the files. start_of: the
+        stream position that a name stands for. Raises Unreadable.
         """
         if isinstance(directories, str | os.PathLike):
             directories = [directories]
@@ -165,8 +168,9 @@ class MappedFileQueue(Closing):
 
     @classmethod
     def of_file(cls, path: str | os.PathLike[str], start: int) -> MappedFileQueue:
-        """A stream of one file, wherever it lies, from `start` on; its content tells whether it is compressed. Raises
-        Missing, Unreadable, NoSpace, LimitExceeded.
+        """A stream that consists of one file, wherever the file lies, and begins at `start`.
+
+        The content tells whether the file is compressed. Raises Missing, Unreadable, NoSpace, LimitExceeded.
         """
         path = os.fspath(path)
         compressed, size = is_compressed(path), whole_size(path)
@@ -215,8 +219,9 @@ class MappedFileQueue(Closing):
         return self.files[first : bisect_left(self._starts, end)]
 
     def read(self, position: int, size: int) -> bytes:
-        """Up to `size` bytes from `position` on, of one file; none if no file holds the position. Raises
-        UnreadableRange, Unreadable.
+        """Up to `size` bytes from `position` on, all from one file.
+
+        Fewer at the end of the file, none if no file holds the position. Raises UnreadableRange, Unreadable.
         """
         file = self.file_at(position)
         if file is None or size <= 0:
@@ -275,8 +280,9 @@ class MappedFileQueue(Closing):
         return got, unread
 
     def readable(self, file: MappedFile, offset: int, size: int, needed: int) -> bytes:
-        """Up to `size` bytes from byte `offset` on, to the first unreadable one, noted if among the first `needed`
-        bytes. Raises as `read_around`.
+        """Up to `size` bytes from byte `offset` on, ending at the first unreadable one.
+
+        Unreadable ranges are noted if they begin within the first `needed` bytes. Raises as `read_around`.
         """
         data = bytearray(max(0, min(size, file.size - offset)))
         got, unread = self.fill(file, offset, memoryview(data))
@@ -299,8 +305,10 @@ class MappedFileQueue(Closing):
     def windows(
         self, file: MappedFile, begin: int, end: int, window_bytes: int, unit_bytes: int = 1
     ) -> Iterator[tuple[int, bytes | bytearray]]:
-        """Yield (byte of the file, whole units from there on) from the unit at `begin` to byte `end`, with bytes behind
-        the last; not holes of a sparse file, nor units not readable, which are noted. Raises as `read_around`.
+        """Yield (byte of the file, whole units from there on), in order, up to byte `end`.
+
+        begin: where a unit begins. Bytes behind the last whole unit are included. Holes of a sparse file and units
+        that are not wholly readable are left out; unreadable ranges are noted. Raises as `read_around`.
         """
         at, end = begin, min(end, file.size)
         while at < end and (data_at := self.next_data(file, at)) is not None and data_at < end:
@@ -312,8 +320,9 @@ class MappedFileQueue(Closing):
             at += size
 
     def content(self, file: MappedFile) -> Plain:
-        """The readable bytes of a file, unpacked, and why there are no more. Raises Missing, Unreadable, NoSpace,
-        LimitExceeded.
+        """The bytes of a file that can be read, and why there are no more; for a plain file, all.
+
+        A compressed file is unpacked. Raises Missing, Unreadable, NoSpace, LimitExceeded.
         """
         if not file.compressed:
             return Plain(file.size, "")
@@ -435,8 +444,10 @@ def in_order(
 
 
 def _with_sizes(found: list[MappedFile], packed: Callable[[MappedFile], AnyPacked]) -> Iterator[MappedFile]:
-    """Yield the sorted files, compressed ones with the size of their content: the stated size, which may be wrong or a
-    part's, if the file then ends where the next begins. `content` checks it.
+    """Yield the sorted files, compressed ones with the size of their content.
+
+    The size that a compressed file states may be wrong or that of a part. It is believed if the file then ends where
+    the next one begins, so that a log can be listed without unpacking; `content` checks it.
     """
     for number, file in enumerate(found):
         if not file.compressed or (number and found[number - 1].start == file.start):

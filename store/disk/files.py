@@ -128,8 +128,10 @@ class Files:
             return OpenFile(self, path, os.open(path, os.O_RDWR | os.O_CLOEXEC))
 
     def create(self, path: Path, *, like: Path | None = None) -> OpenFile:
-        """Create an empty file, open for reading and writing. It gets mode and owner of `like`, or its directory, so
-        that brokers can write to what root repaired. Raises NoSpace, Unreadable, Missing, Refused.
+        """Create an empty file, open for reading and writing; it must not exist.
+
+        It gets mode and owner of `like`, by default of its directory, so that the broker can still write to a store
+        that root has repaired. Raises NoSpace, Unreadable, Missing, Refused.
         """
         self.check_inside(path.parent)
         with os_errors(path, "cannot create"):
@@ -386,8 +388,10 @@ def empty(folder: Path, files: Files, last: str = JOURNAL) -> None:
 
 
 def confine(files: Files, layout: Layout, *, follow_links: bool = False) -> None:
-    """Let `files` change nothing outside this store, but session folders beside log directories. Raises, with nothing
-    written, Refused if a part of the store lies elsewhere, Unsupported for compressed files.
+    """Let `files` change nothing outside this store.
+
+    For a log directory on another disk, the session folder beside it is allowed, too. Raises Refused if a part of the
+    store lies elsewhere, Unsupported if files of the store are compressed; nothing has been written then.
     """
     refuse_compressed(layout)
     other = None if follow_links else layout.log_of_another

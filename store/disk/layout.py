@@ -135,8 +135,9 @@ class Layout:
 
     @classmethod
     def open(cls, root: str | os.PathLike[str], config: BrokerConfig | None = None) -> Layout:
-        """The paths of the store at `root`, which has a commit log, queues, index, or checkpoint. Raises InvalidInput
-        (for a URI, say), Missing, NotAStore, Unreadable.
+        """The paths of the store at `root`. Raises InvalidInput (for a URI, say), Missing, NotAStore, Unreadable.
+
+        A directory is a store if it has at least one part of a store: commit log, queues, index, or checkpoint.
         """
         if is_uri(os.fspath(root)):
             raise InvalidInput(f"{os.fspath(root)}: use a path of this machine, not a URI")
@@ -534,8 +535,10 @@ class QueueDirectory(NamedTuple):
 
 
 def queue_directories(consume_queue: str | os.PathLike[str]) -> Iterator[QueueDirectory]:
-    """Yield the topic-queues below a `consumequeue` directory, sorted: directories named by numbers. An LMQ with `/` in
-    its name lies in another topic's, where no broker finds it (spec 2.1, 2.9). Raises Unreadable.
+    """Yield the topic-queues below a `consumequeue` directory, sorted; none if it is missing.
+
+    Only directories whose name is a number are queues. The directory of an LMQ with `/` in its name lies inside that
+    of another topic, where no broker finds it again (spec 2.1, 2.9). Raises Unreadable.
     """
     for topic, path in sorted(_directories_in(os.fspath(consume_queue)).items()):
         yield from queues_of_topic(topic, path)
@@ -549,8 +552,10 @@ def queues_of_topic(topic: str, directory: str) -> Iterator[QueueDirectory]:
 
 
 def queue_directory(consume_queue: Path, topic: str, queue_id: int) -> Path:
-    """Directory of a topic-queue below `consume_queue`; for a topic with `/`, an LMQ of 4.9, inside another one (spec
-    2.9). Raises InvalidInput for a topic that names no directory, a negative queue id.
+    """Directory of a topic-queue below `consume_queue`.
+
+    Raises InvalidInput for a topic that cannot name a directory, and a negative queue id. A topic with `/`, which 4.9
+    accepts for an LMQ, names a directory inside another one (spec 2.9).
     """
     if "\0" in topic or _NO_NAMES & set(topic.split("/")) or len(os.fsencode(topic)) > 255:
         raise InvalidInput(f"this topic cannot be the name of a directory: {topic!r}")

@@ -45,8 +45,10 @@ def held_here(path: Path) -> bool:
 
 
 def holder(path: Path) -> int | None:
-    """Process id of the holder of the lock file at `path`, 0 if unknown (another machine or container); None if free or
-    no file. A lock of this process is not opened: closing any descriptor would release it. Raises Unreadable.
+    """Process id of the holder of the lock file at `path`; None if the lock is free, or `path` is no file.
+
+    0 if the holder's id is not known (another machine, another container). For a lock that this process holds, its own
+    id; the file is not opened then, since closing any descriptor of it would release the lock. Raises Unreadable.
     """
     if held_here(path):
         return os.getpid()
@@ -86,8 +88,10 @@ def _ask(descriptor: int) -> int | None:
 
 
 def expiring(queue: MappedFileQueue, lock: Path, *, told: bool = False) -> MappedFileQueue:
-    """Return the queue; files that a broker with the lock deletes after the listing hold nothing from then on. It
-    deletes the oldest: any other file gone stays an error. told: note it (`byte_reader.note_expired`).
+    """Return the queue; files that a broker deletes after the listing, while it holds the lock, hold nothing from then
+    on. A broker deletes the oldest ones: any other file that is gone stays an error.
+
+    told: note it for the user (`byte_reader.note_expired`).
     """
     queue.begins_now = partial(_begins_now, queue.directories, lock, told)
     return queue
@@ -135,8 +139,10 @@ class StoreLock:
 
     @classmethod
     def take(cls, path: Path, files: Files, *, wait_seconds: float = 0, hint: str = _HINT) -> StoreLock:
-        """Take the lock file at `path`, made if missing; wait up to `wait_seconds` for another holder. Raises InUse
-        with `hint`, Unreadable, NoSpace; then at most an empty lock file is new.
+        """Take the lock file at `path`; create it if it is missing.
+
+        Wait up to `wait_seconds` for another holder. Raises InUse with `hint`, Unreadable, NoSpace; then nothing was
+        changed, except that the lock file may have been created.
         """
         end = time.monotonic() + wait_seconds
         pause = _FIRST_PAUSE_S

@@ -38,8 +38,9 @@ def temporary_files() -> Iterator[None]:
 
 
 class TemporaryBytes:
-    """A temporary file: bytes are appended, and read or mapped anywhere. size: its length at first; disk space is used
-    only as bytes are written. Raises NoSpace.
+    """A temporary file: bytes are appended, and read or mapped anywhere.
+
+    size: initial length of the file; disk space is used only as bytes are written. Raises NoSpace.
     """
 
     def __init__(self, size: int = 0) -> None:
@@ -70,8 +71,9 @@ class TemporaryBytes:
         return read(self._file.fileno(), size, begin, "a temporary file")
 
     def mapped(self, *, private: bool = False) -> memoryview:
-        """All bytes, also those another process appended, mapped as long as referenced. private: changes are visible to
-        this process only. Raises NoSpace.
+        """All bytes, including those that another process appended, mapped as long as the result is referenced.
+
+        private: changes of the mapped bytes are visible to this process only. Raises NoSpace.
         """
         access = mmap.ACCESS_COPY if private else mmap.ACCESS_READ
         with temporary_files():

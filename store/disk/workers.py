@@ -45,9 +45,10 @@ def beside(work: Callable[[], T], *, worth: bool) -> Iterator[Callable[[], T]]:
 
 
 class Forked(Generic[T]):
-    """Runs `work` in a child process; leaving the context kills it. pid: of the child, 0 if ended. Large arrays of the
-    pickled result come back mapped from a temporary file. A child that fails has no result: the caller does the work
-    and meets the error.
+    """Runs `work` in a child process from now on; leaving the context kills the child.
+
+    pid: of the child, 0 if it has ended. The result is pickled; large arrays in it come back mapped from a temporary
+    file. A child that fails in any way has no result: the caller then does the work itself and meets the error.
     """
 
     def __init__(self, work: Callable[[], T]) -> None:

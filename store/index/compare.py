@@ -101,8 +101,10 @@ class IndexFiles(NamedTuple):
         ]
 
     def fix(self, kept: list[StoredIndex]) -> IndexFix:
-        """Plan to continue behind the last full file of `kept`, the first files. Where a file that goes may hold older
-        records (of an index put together from parts), all go.
+        """Plan to continue behind the last full file of `kept`, which are the first of the files.
+
+        In an index that was put together from parts, a file that goes may hold older records than one that would stay:
+        then all files go.
         """
         while kept and kept[-1].header.index_count < self.geometry.items:
             kept.pop()

@@ -95,8 +95,10 @@ def is_outside(position: Ints, header: Header) -> Flags:
 
 
 class IndexFile(Closing):
-    """An index file for reading; a context manager. Numbers of slots and items are given (`find_geometry`); what a
-    short file lacks reads as zeros, as in a broker. opened: the open files of an index, of which few may be open.
+    """An index file opened for reading; a context manager.
+
+    Uses the given numbers of slots and items; see `find_geometry`. What a short file lacks reads as zeros, as in a
+    broker's memory map. opened: the open files of an index, which may have more than a process may open.
     """
 
     def __init__(self, path: str | os.PathLike[str], geometry: Geometry, opened: OpenFiles | None = None) -> None:
@@ -167,8 +169,9 @@ class IndexFile(Closing):
         return tuple_of(Item, ITEM, self._read(at, ITEM_BYTES))
 
     def columns(self, first: int = 1) -> Iterator[tuple[int, Structs]]:
-        """Yield items `first` … last in windows: (number of the first, structured array of ITEM), without unreadable
-        ones, which are noted. Raises UnreadableRange if nobody takes the notes.
+        """Yield items `first` … last in windows, as (number of the first, structured array of ITEM).
+
+        Leaves out and notes items that cannot be read. Raises UnreadableRange if nobody takes the notes.
         """
         import numpy as np
 
@@ -197,7 +200,9 @@ class IndexFile(Closing):
 
     @property
     def content_is_valid(self) -> bool:
-        """Whether slots name items; items have hashes, in the header's range, point back. Raises UnreadableRange."""
+        """Whether slots name items; items have hashes, in the range of the header, and point back. Raises
+        UnreadableRange.
+        """
         import numpy as np
 
         with refusing():
@@ -401,6 +406,7 @@ class Index(Closing):
         return answer
 
     def close(self) -> None:
+        """Close the files."""
         for file in self.files:
             file.close()
 

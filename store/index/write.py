@@ -47,8 +47,10 @@ PAGE_SLOTS = 1024
 
 
 class SlotTable:
-    """The slots of one file, read by pages when needed; tracks changed ones. read: gives the bytes of `count` slots
-    from `first` on; None for a new file. Memory: 4 bytes a slot, of the pages in use.
+    """The slots of one file, read page by page when needed; tracks changed pages.
+
+    read: gives the bytes of `count` slots from slot `first` on; None for a new file, all zeros. Memory: 4 bytes a slot,
+    of which the system supplies only the pages in use.
     """
 
     def __init__(self, slots: int, read: Callable[[int, int], bytes] | None = None) -> None:
@@ -227,8 +229,9 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 
 def file_name(now: datetime, last: str = "") -> str:
-    """Name of a file created `now` (local time): yyyyMMddHHmmssSSS, always above `last`; brokers name two files of one
-    millisecond alike, and lose the first.
+    """Name of a file created `now` (local time): yyyyMMddHHmmssSSS, always above `last`.
+
+    Brokers give the same name to two files made within a millisecond, and lose the first.
     """
     name = now.strftime(_NAME_FORMAT)[:NAME_DIGITS]
     if name > last:

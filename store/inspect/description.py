@@ -227,8 +227,9 @@ class Restart(NamedTuple):
 
 @dataclass(frozen=True)
 class Description:
-    """A store. exit: `clean`, `crashed`, or `running` if a process holds the lock; holder: its id, 0 if it cannot be
-    named, else None. end_is_lost: see `StoreReader`.
+    """A store. exit: `clean`, `crashed`, or `running` if a process holds the lock.
+
+    holder: id of that process, 0 if it cannot be named, None without one. end_is_lost: see `StoreReader`.
     """
 
     layout: Layout
@@ -457,8 +458,9 @@ def _index_files(layout: Layout, foreign: list[ForeignEntry]) -> list[IndexSumma
 
 
 def _odd_files(layout: Layout, *, in_use: bool) -> Iterator[str]:
-    """Yield notes on log files: compressed ones, missing ones, those of a wrong size (not the last one of a store in
-    use: the broker may be creating it).
+    """Yield notes on compressed log files, log files of a wrong size, and missing ones.
+
+    In a store in use the size of the last file is not checked: the broker may be creating it.
     """
     files = layout.commit_log_files()
     compressed = sum(file.compressed for file in files.files)

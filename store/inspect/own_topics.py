@@ -50,8 +50,10 @@ from ..start.config_load import config_rules
 
 
 def topic_records(store: StoreReader, topic: str, note: Note, behind: int | None = None) -> Iterator[Batch]:
-    """Yield the records of a topic, each batch valid until the next, queue by queue, or by a scan in log order. behind:
-    position of the first record wanted. note: told once of a scan, and of units without records. Raises Unreadable.
+    """Yield the records of a topic: queue by queue, or in log order if the log has to be scanned.
+
+    behind: position of a record; only that and later ones are wanted. A batch is valid until the next one is asked for.
+    note: told once if the log is scanned, and how many units point at no record. Raises Unreadable.
     """
     why = unreliable(store) or lacking(store, topic, behind)
     if why:
@@ -112,8 +114,9 @@ def span(store: StoreReader, queue: ConsumeQueue, behind: int | None) -> tuple[i
 
 
 def goes_on_at(store: StoreReader, queue: ConsumeQueue, number: int, made: int = 0) -> int | None:
-    """Return the log position of a queue's message at offset `number`, or of a near one before it, or None. made: where
-    the queue ends after a start, which may make units. Raises Unreadable.
+    """Return the log position of a queue's message at offset `number`, or of one before it that is near; None for none.
+
+    made: where the queue ends after a start, which may make units for messages that have none yet. Raises Unreadable.
     """
     start, end = span(store, queue, None)
     at = max(start, number)
@@ -123,9 +126,11 @@ def goes_on_at(store: StoreReader, queue: ConsumeQueue, number: int, made: int =
 
 
 def lacking(store: StoreReader, topic: str, behind: int | None = None, *, reached_too: bool = True) -> str:
-    """Return why the queues of a topic do not name all that the log has of it, "" if nothing says so: invalid units,
-    ends of queues, the end of the log, and, reached_too, what was consumed or delivered. A missing queue from which
-    nobody read is not noticed. Raises Unreadable.
+    """Return why the queues of a topic do not name all that the log has of it, "" if nothing says so.
+
+    Looks at invalid units, where queues begin and end, what was consumed or delivered of them, and the end of the log.
+    A missing queue stays unnoticed if nobody has read from it. reached_too: whether to look at what was consumed or
+    delivered. Raises Unreadable.
     """
     reached, there = _offsets_reached(store, topic) if reached_too else {}, set[int]()
     if empty := store.empty_queues(topic):
@@ -280,9 +285,10 @@ def messages_delayed_again(store: StoreReader) -> int:
 
 
 def delayed_again(store: StoreReader, progress: Mapping[int, int]) -> dict[int, Ints]:
-    """By delay level, the queue offsets of messages behind `progress` (next offset by level, else 0) of which the log
-    has the delivered copy: brokers write delayOffset.json every ten seconds. A slave delivers nothing. Raises
-    Unreadable.
+    """By delay level, the queue offsets of messages that `progress` does not count as delivered although the log has
+    the delivered copy: brokers write delayOffset.json every ten seconds. A slave delivers nothing. Raises Unreadable.
+
+    progress: by delay level, the next queue offset to deliver; a level that it does not have begins at 0.
     """
     newest_ms = store.log_end.store_timestamp if store.has_log else None
     if newest_ms is None or store.layout.broker_config.is_slave:
@@ -326,8 +332,9 @@ class _Waiting(NamedTuple):
 
 
 def _undelivered(store: StoreReader, progress: Mapping[int, int], newest_ms: int) -> Iterator[tuple[Batch, Ints]]:
-    """Yield the messages due by `newest_ms` and not delivered by `progress`, and when each is due, by a scan of the log
-    if the queues do not name all.
+    """Yield the messages that are due by `newest_ms` and not delivered according to `progress`, and when each is due.
+
+    The log is scanned if the queues do not name all of them.
     """
     found = scanned(store, SCHEDULE_TOPIC)
     if not lacking(store, SCHEDULE_TOPIC):
@@ -424,8 +431,9 @@ def own_name(store: StoreReader) -> str:
 def records_of(
     store: StoreReader, what: str, prefixes: tuple[str, ...], note: Note, behind: int | None = None
 ) -> Iterator[Batch]:
-    """Yield the records of all topics with one of these prefixes; of the whole log if the queues may lack some. what:
-    begins the notes. behind: see `topic_records`.
+    """Yield the records of all topics with one of these prefixes; if the queues may lack some, of the whole log.
+
+    what: begins the notes. behind: see `topic_records`.
     """
     topics = [topic for topic in store.named_topics if topic.startswith(prefixes)]
     if why := unreliable(store) or any_lacking(store, topics):

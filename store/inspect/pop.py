@@ -274,8 +274,10 @@ class Popped:
 
 @dataclass
 class ReviveQueue:
-    """A queue of a revive topic. reached: next offset that a broker reads, or None. newest: offset of its last record.
-    stopped_at, stopping: offset and log position of the first record that no broker gets past, or None.
+    """A queue of a revive topic. reached: next offset that a broker reads, None if not known.
+
+    newest: offset of its last record. stopped_at, stopping: queue offset and position in the log of the first record
+    that no broker gets past, or None.
     """
 
     topic: str

@@ -155,8 +155,9 @@ _ADDED = (
 
 
 class Measured(NamedTuple):
-    """What is counted of some records, int64[n] each; None for all zeros, or unknown. body, properties,
-    compressed_body: bytes. compressed: 1 with a compressed body.
+    """What is counted of some records: int64[n] each; None for all zeros, or if the source does not tell.
+
+    body, properties, compressed_body: bytes. compressed: 1 for a record with a compressed body.
     """
 
     size: Ints
@@ -456,8 +457,9 @@ def check_queues(store: StoreReader) -> None:
 
 
 def stats_of_queues(store: StoreReader, by: Sequence[str], advance: Advance) -> Stats:
-    """Count the units of all queues except LMQs, whose records other queues name. by: some of `OF_UNITS`. advance:
-    called with the units done. Raises InvalidInput, LimitExceeded, Unreadable.
+    """Count the units of all queues except LMQs, which name records that other queues name, too.
+
+    by: some of `OF_UNITS`. advance: called with the units done. Raises InvalidInput, LimitExceeded, Unreadable.
     """
     check_units_tell(by)
     with_log = store.has_log

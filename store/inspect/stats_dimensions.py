@@ -92,8 +92,9 @@ def noting_of(by: Sequence[str]) -> Noting:
 
 
 class DimensionColumns:
-    """Columns of some records, or of units of one queue; dimensions are computed when asked for. topics: of each row;
-    only a batch of the log has more than one.
+    """Columns of some records, or of units of one queue. Each dimension is computed when it is asked for.
+
+    topics: the topic of each row; only a batch of the log has more than one.
     """
 
     def __init__(self, topics: Dimension, position: Ints, size: Ints, queue_id: Ints, starts: Ints) -> None:

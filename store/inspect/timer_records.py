@@ -167,8 +167,9 @@ def timer_records(log: CommitLog, start: int | None = None) -> Scanned:
 
 
 def _timer_masks(batch: Batch) -> tuple[Flags, Flags, Flags]:
-    """bool[n]: in the timer topic; was there; not there although asked for. A message that a consumer sent back, with
-    the properties of what it consumed, is neither of the last two.
+    """bool[n]: the message is in the timer topic; it was there; its producer asked for a timer, but it was not there.
+
+    A message that a consumer sent back is neither of the last two: it keeps the properties of what was consumed.
     """
     items = PropertyItems(batch.columns.ragged("properties"))
     inside = batch.columns.ragged("topic").equals(utf8(TIMER_TOPIC))
@@ -244,8 +245,10 @@ class DeliveredTimers:
         return self.ticks.start_ms(int(entries.tick_ms.min())) if len(entries) else 0
 
     def late(self, entries: TimerEntries, read_ms: int, now_ms: int) -> Flags:
-        """bool[n]: the entry is of a waiting message, before the ticks that a start at `now_ms` reads (spec 04, 4.9).
-        read_ms: time up to which the timer has delivered. Raises Unreadable.
+        """bool[n]: the entry is of a waiting message, at a tick before those that a start at `now_ms` reads (spec 04,
+        4.9).
+
+        read_ms: up to when the timer has delivered. Raises Unreadable.
         """
         oldest_ms = self.ticks.oldest_ms(now_ms)
         found: Flags = ~entries.deletes & (entries.tick_ms >= read_ms) & (entries.tick_ms < oldest_ms)

@@ -120,8 +120,9 @@ class Timer:
 
 @dataclass
 class Cancel:
-    """A message that cancels another; positions in the log, times in ms. cancels: what it names, as stored. effective:
-    its target is, or will be, cancelled. reason: why not.
+    """A message that cancels another one; positions in the log, times in ms since 1970.
+
+    cancels: what it names, as stored. effective: it has cancelled its target, or will. reason: why not.
     """
 
     cancels: str
@@ -245,8 +246,9 @@ class Timers:
 def timers(
     store: StoreReader, now_ms: int, note: Note, scanned: Scanned | None = None, started: Outcome | None = None
 ) -> Timers:
-    """Return the timer messages of a store at `now_ms`. scanned: the messages, if known; else the log is scanned.
-    started: see `wheel_of`. Raises Unreadable.
+    """Return the timer messages of a store as they stand at `now_ms`. Raises Unreadable.
+
+    scanned: the messages, if they are known already; else the log is scanned. started: see `wheel_of`.
     """
     scanned = timer_records(store.log) if scanned is None else scanned
     records = scanned.requested
@@ -423,8 +425,10 @@ OPTION = "timerRocksDBEnable"
 
 
 def in_database(store: StoreReader, note: Note) -> TimersKept | None:
-    """Return the timers in the RocksDB if a starting broker reads them there, else None: by option, else if it has got
-    farther in the timer topic's queue than the wheel, or as far (nothing new was read) and has timers.
+    """Return the timers in the RocksDB if a broker that starts reads them there, else None.
+
+    The option decides. Without it: RocksDB or wheel, whichever has got farther in the timer topic's queue; if both are
+    as far, as after a start that read nothing new, the RocksDB if it has timers.
     """
     said, on, nothing = store.config.get(OPTION), store.config.get_bool(OPTION), np.zeros(0, np.int64)
     if on:

@@ -399,8 +399,9 @@ def _starts(body: bytes) -> list[int]:
 
 
 def _bodies(batch: Batch, rows: Ints, max_bytes: int) -> Ragged:
-    """The bodies of some records, decompressed, empty where that fails, in one buffer: that of the batch, with
-    decompressed ones behind it.
+    """The bodies of some records in one buffer, decompressed; empty where that fails.
+
+    The buffer of the batch comes first, then the decompressed bodies.
     """
     bodies = batch.columns.ragged("body")[rows]
     start, length = bodies.start.copy(), bodies.length.copy()

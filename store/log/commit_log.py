@@ -65,8 +65,9 @@ __all__ = [
 
 
 class CommitLog:
-    """The commit log of a store, or a file of one; read-only. naming: the queues that name its records, or None.
-    rate_bytes: read at most so many bytes a second.
+    """The commit log of a store, or a single file of a log. Opens files only for reading.
+
+    naming: the queues that name its records, None if unknown. rate_bytes: read at most so many bytes a second.
     """
 
     def __init__(
@@ -135,8 +136,9 @@ class CommitLog:
         return found
 
     def records(self, positions: Ints) -> Batch:
-        """The whole records that begin at `positions` (int64[n]), in that order, without other positions; all in
-        memory: ask for a bounded number.
+        """The whole records that begin at `positions` (int64[n]), in that order; other positions are left out.
+
+        All records are in memory at once: ask for a bounded number.
         """
         where = np.asarray(positions, np.int64)
         texts = self._record_texts(where)
@@ -157,8 +159,9 @@ class CommitLog:
         )
 
     def _record_texts(self, positions: Ints) -> Ragged:
-        """The bytes of the record at each position, as its size field says, if possible. Near ones are read together;
-        others, and groups that cannot be read, one by one.
+        """The bytes of the record at each position, as many as its size field says; missing if that is impossible.
+
+        Records near one another are read together; others, and groups that cannot be read, record by record.
         """
         order = np.argsort(positions, kind="stable")
         ascending = positions[order]

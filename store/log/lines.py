@@ -32,8 +32,9 @@ class Lines(NamedTuple):
 
 
 def lines(batch: Batch) -> Iterator[Lines | Message]:
-    """Yield the records of a batch in order: lines, and a `Message` for a compressed or non-text body, or anything
-    unusual.
+    """Yield the records of a batch in order: lines, and a `Message` where columns cannot give its line.
+
+    That is a message with a compressed or non-text body, or with anything unusual.
     """
     if len(batch) <= _FEW or batch.inner is not None:
         yield from messages(batch)

@@ -42,8 +42,9 @@ _COMPRESSIONS = {0: "zlib", int(SysFlag.LZ4): "lz4", int(SysFlag.ZSTD): "zstd", 
 
 
 class Body(NamedTuple):
-    """A body as shown: `data`, compression or "", why decompressing failed or "". too_large: in order as far as it was
-    decompressed, to the caller's limit.
+    """A body as shown: `data`, its compression ("" if none), and why decompressing failed ("" if it did not).
+
+    too_large: the body is in order as far as it was decompressed, up to the caller's limit.
     """
 
     data: bytes
@@ -58,8 +59,10 @@ def compression_of(sys_flag: int) -> str:
 
 
 def unpack(stored: bytes, sys_flag: int, max_bytes: int = MAX_BODY_BYTES) -> Body:
-    """Return the body as the producer gave it; as stored, with an error, if it does not decompress as its flag says, or
-    to more than `max_bytes`. Raises nothing.
+    """Return the body as the producer gave it.
+
+    A body that does not decompress as its flag says, or to more than `max_bytes`, is returned as stored, with an error.
+    Raises nothing.
     """
     if not (stored and sys_flag & _COMPRESSED):  # clients decompress no empty body
         return Body(stored)
@@ -136,8 +139,9 @@ _UNPACKERS = {"zlib": _unpack_zlib, "lz4": _unpack_lz4, "zstd": _unpack_zstd}
 
 
 def pack(data: bytes, sys_flag: int) -> bytes:
-    """Compress a body as the flag says, unless that names no codec, or an unknown one. Other writers may give other
-    bytes that decompress to the same.
+    """Compress a body as the flag says; return it unchanged if the flag names no compression, or an unknown one.
+
+    Other writers may give other bytes; they decompress to the same body.
     """
     compression = compression_of(sys_flag)
     return _PACKERS[compression](data) if compression else data
@@ -480,8 +484,10 @@ _PEEK_BYTES = 4096
 
 
 def read_message(log: MappedFileQueue, position: int) -> Message:
-    """Read the whole record that begins at a position of the log, also one with a wrong body CRC
-    (`Message.body_crc_ok`). Raises NotFound, Unreadable.
+    """Read the whole record that begins at a position of the log.
+
+    A record with a wrong body CRC is returned: see `Message.body_crc_ok`. Raises NotFound if no whole record begins
+    there, Unreadable.
     """
     file = log.file_at(position)
     if file is None:

@@ -229,8 +229,9 @@ def places_in(unread: Iterable[Unread], at: int) -> tuple[tuple[int, int], ...]:
 
 
 def has_body(head: Bytes, size: int) -> bool:
-    """Whether the body explains the size of the record that begins with `head` (PEEK_BYTES, or all): no flipped bit
-    makes a read of 1 GiB.
+    """Whether the body explains the size of the record that begins with `head`.
+
+    Prevents that 1 GiB is read because of a flipped bit. `head`: PEEK_BYTES, or the whole record.
     """
     return 0 <= size - body_length(head) <= BYTES_AROUND_BODY_MAX
 
@@ -516,8 +517,9 @@ class LogScan:
 
 
 def _broken_rest(file: MappedFile, problem: str, whole_bytes: int) -> Extent:
-    """The rest of a broken compressed file; 0 bytes of unknown size. file: the part that decompresses. whole_bytes: the
-    size it should have.
+    """The rest of a broken compressed file; 0 bytes if nobody can know its size.
+
+    file: the part that decompresses. whole_bytes: the size that the file should have.
     """
     size = max(0, whole_bytes - file.size)
     reason = f"{Path(file.path).name} does not decompress: {problem}"
@@ -525,8 +527,9 @@ def _broken_rest(file: MappedFile, problem: str, whole_bytes: int) -> Extent:
 
 
 def _blank_before_records(blank: Extent, size: int, *, dead: bool) -> Extent:
-    """The BLANK up to the good records behind it, before the end of its file: written over dead ones by a broker, else
-    misplaced.
+    """The BLANK with good records behind it, up to these; it does not reach to the end of its file.
+
+    If the records are dead, the broker has written the BLANK over others of them; otherwise it is misplaced.
     """
     if dead and not blank.reason:
         return replace(blank, size=size, reason="dead records follow it")
@@ -545,8 +548,9 @@ def _runs_into_a_record(items: LogItems, at: int, checked: CheckedRecords, i: in
 
 
 def _chained(checked: CheckedRecords) -> int:
-    """How many of the first records belong to this log: also one that names another position, if the record behind it
-    names its own.
+    """How many of the first records belong to the chain of this log.
+
+    A record that names another position belongs to the chain if the record behind it names its own.
     """
     whole = len(checked) if not len(checked) or checked.whole[-1] else len(checked) - 1
     if checked.in_place[:whole].all():

@@ -40,8 +40,9 @@ _SPARE_ROWS = 1024
 
 
 class Window(NamedTuple):
-    """The first `size` bytes of `data`: those of the log from `position` on. unread: ranges [begin, end) that the disk
-    does not give, zeros in `data`.
+    """Bytes of the log: the first `size` bytes of `data`, from log position `position` on.
+
+    unread: ranges [begin, end) of these bytes that the disk does not give, zeros in `data`.
     """
 
     data: bytearray
@@ -66,8 +67,10 @@ def number_at(window: Window, at: int, size: int = 4) -> int:
 
 
 def walk(window: Window, frame: Frame, at: int = 0) -> tuple[Ints, int]:
-    """Follow the chain from byte `at` by sizes and magic codes alone; `check` finds the first start that is no item.
-    Returns (starts int64[n] of items wholly inside the window, end of the chain or of these).
+    """Follow the chain from byte `at`; find the items that lie wholly inside the window.
+
+    Returns (starts int64[n], end): where the items begin, and where the chain ends or leaves the window. Only sizes and
+    magic codes are looked at: `check` finds the first start that is no item, from which the rest follow.
     """
     if kernel.is_wanted(window.size // frame.smallest):
         return _walk_natively(window, frame, at)
@@ -145,8 +148,9 @@ class CheckedRecords(Rows):
 
 
 def check(window: Window, frame: Frame, starts: Ints, *, crc: bool = True) -> CheckedRecords:
-    """Decode and check the items at `starts` (int64[n], from `walk`), up to the first that is not whole: behind it the
-    chain means nothing. Spec 1.14.
+    """Decode and check the items at `starts` (int64[n], from `walk`). Spec 1.14.
+
+    The result ends with the first item that is not whole: behind it the chain means nothing.
     """
     array = window.array
     begin, ends = starts, None

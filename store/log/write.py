@@ -43,8 +43,9 @@ class Placement(NamedTuple):
 
 
 def place(position: int, size: int, file_size: int) -> tuple[int, Blank | None]:
-    """Where a record of `size` bytes goes if the log ends at `position`, and the BLANK before it, if any. Raises
-    LimitExceeded if no file has room.
+    """Where a record of `size` bytes goes if the log ends at `position`, and the BLANK before it, if any.
+
+    Raises LimitExceeded for a record that is too large for a file.
     """
     if size + BLANK_BYTES > file_size:
         raise LimitExceeded(f"a record of {counted(size, 'byte')} does not fit into a commit log file of {file_size}")
@@ -170,8 +171,9 @@ class LogWriter:
         self._write_bytes(blank.position, data)
 
     def clear_head(self) -> None:
-        """Clear bytes at the log's end where a record or BLANK seems to begin: a leftover that a broker would take for
-        a new record (B14).
+        """Clear the bytes at the end of the log if a record or BLANK seems to begin there.
+
+        A broker would take such a leftover of an earlier life of the log for a new record (B14).
         """
         offset = self.position % self.file_size
         if self._file is None or offset == 0:
@@ -266,8 +268,10 @@ class StreamFiles:
         return pieces.setdefault(position - offset, (offset, bytearray()))[1]
 
     def write(self, directory: Path, start: int, offset: int, data: Buffer, unit_bytes: int = 0) -> None:
-        """Write to the file with first byte `start` in the stream of a directory. unit_bytes: of its units; old ones
-        behind `data` are zeroed: they would count once the log reaches them (B21).
+        """Write to the file with first byte `start` in the stream of a directory.
+
+        unit_bytes: of its units; those of an earlier life behind `data` are zeroed: they would count as soon as the log
+        reaches them (B21).
         """
         path = directory / file_name(start)
         if not path.exists():

@@ -98,8 +98,9 @@ _WHEN, _FORCIBLY = "deleteWhen", "cleanFileForciblyEnable"
 
 
 def rules_of(layout: Layout) -> ExpiryRules:
-    """By the configuration given, else config/broker.properties, noting values that brokers reject, else the defaults.
-    Raises InvalidInput, Unreadable.
+    """From the configuration that was given, else from config/broker.properties, else the defaults.
+
+    In config/broker.properties, values that brokers reject are skipped with a note. Raises InvalidInput, Unreadable.
     """
     config, notes = layout.broker_config, list[str]()
     names = (*_DEFAULTS, _WHEN, _FORCIBLY)
@@ -272,8 +273,9 @@ class Forecast:
 
 
 def forecast(store: StoreReader, disk: Disk | None, now_ms: int, until_ms: int, last_ms: int) -> Forecast:
-    """Make a forecast. disk: None for the log's. last_ms: the span before the last record that gives the growth. Raises
-    InvalidInput, Unreadable.
+    """Make a forecast. disk: None for that of the log. last_ms: the span before the last record that gives the growth.
+
+    Raises InvalidInput, Unreadable.
     """
     layout = store.layout
     rules, disk = rules_of(layout), disk or disk_of(layout)

@@ -197,8 +197,9 @@ def queue_ends(store: StoreReader) -> dict[Queue, QueueSummary]:
 
 
 def behind_log(store: StoreReader) -> int | None:
-    """The position from which records of the log lack units that they will get with the next start; None if none does.
-    Raises Unreadable.
+    """The position from which records of the log lack units, until the next start dispatches them; None if none does.
+
+    Records that get no unit do not count. Raises Unreadable.
     """
     if not store.has_log:
         return None
@@ -217,8 +218,10 @@ def behind_text(position: int) -> str:
 
 
 class Undispatched(NamedTuple):
-    """Records at the end of the log that lack units. position: of `behind_log`, or None. ended: queues whose ends they
-    tell; rest: their other queues, None if that is too much to read. in_use: a process dispatches them.
+    """Records at the end of the log that lack units. position: of `behind_log`, None if no record lacks one.
+
+    ended: queues whose ends these records tell. rest: the other queues of these records, None if there is too much of
+    the log to read. in_use: a process holds the store, and dispatches them.
     """
 
     position: int | None = None
@@ -304,8 +307,9 @@ def _lag(one: Position, ends: Ends, groups: KnownGroups | None, *, committed: bo
 
 
 def measure(store: StoreReader, lags: Iterable[Lag], bar: Bar | None = None) -> None:
-    """Set `unread` of the lags, reading the units of each queue once, from the first unconsumed one. bar: called with
-    their bytes; told the bytes done. Raises Unreadable.
+    """Set `unread` of the lags; the units of each queue are read once, from the first unconsumed one.
+
+    bar: called with the bytes of these units; its progress gets the bytes done. Raises Unreadable.
     """
     queues: dict[Queue, list[Lag]] = {}
     for lag in lags:

@@ -273,8 +273,9 @@ class Move(NamedTuple):
 
 @dataclass(frozen=True)
 class Moves:
-    """Positions that change, with the plan for that. left_out: positions in queues that the store lacks. database:
-    digest of the RocksDB for which it is, or "".
+    """Positions that change, with the plan that changes them. left_out: positions in queues that the store lacks.
+
+    database: the digest of the RocksDB for which the plan was made, "" without one.
     """
 
     moves: tuple[Move, ...]

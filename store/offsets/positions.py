@@ -56,8 +56,9 @@ MEMBER_OF = {name: member for (_, member), name in _MEMBERS.items()}
 
 
 class Position(NamedTuple):
-    """The offset of a group in a queue. table: one of `TABLES`. group: "" for a delay level. offset: as in the file;
-    backup: in its .bak, or None. file: its name in `config/`.
+    """The offset of a group in a queue. table: one of `TABLES`. group: "" for a delay level. offset: as in the file.
+
+    file: its name in `config/`. backup: the offset in the .bak, None if that has none.
     """
 
     table: str

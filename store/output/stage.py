@@ -394,8 +394,10 @@ FINISHED = "the job that was interrupted here is finished now, with the data tha
 
 
 def finish_left(target: Path, place: Path, files: Files) -> list[dict[str, Any]]:
-    """Finish stages that were interrupted while they published, and remove the others, in `one_job`, which gave the
-    place. Return the manifests of the finished.
+    """Finish stages that were interrupted while they published, and remove the others. Return the manifests of the
+    finished ones.
+
+    The caller is in `one_job`, which gave the place.
     """
     finished = []
     for stage in Stage.left_in(place, files):

@@ -114,8 +114,10 @@ class Steps:
         self._unindexed: Dispatched | None = None
 
     def append(self, columns: dict[str, Any], *, whole: bool = False) -> StoredColumns:
-        """Append the rows of a step, as of `rows_of`; few enough for memory. whole: to one file, like a batch. Raises
-        what `append_columns` raises, with nothing of the step written.
+        """Append the rows of a step, as `rows_of` gives them; few enough for memory.
+
+        whole: put all records in one file, like those of a batch. Raises what `append_columns` raises; then nothing of
+        this step was written.
         """
         writer = self._writer
         replaced = times_replaced(columns, len(columns["body"]))
@@ -253,8 +255,9 @@ class _StepAdditions(NamedTuple):
 
 
 class _Groups(NamedTuple):
-    """Rows grouped by topic and queue: `order` brings those of a queue together. queues: (topic id, queue id) of each;
-    begin: int64[groups + 1], where each begins in `order`.
+    """Rows grouped by topic and queue: `order` brings the rows of a queue together, in their order.
+
+    queues: (topic id, queue id) of each group. begin: int64[groups + 1], where each group begins in `order`.
     """
 
     order: Ints
@@ -403,8 +406,9 @@ _SEPARATOR = b"\0"
 
 
 class PresentKeys:
-    """Counts of a store's messages by topic, queue and key; memory: the keys. copies: gets the numbers of those that
-    come again. queues: of these messages.
+    """Counts of the messages in a store by topic, queue and key. Memory: that of the keys.
+
+    copies: gets the numbers of messages that are present, when they come again. queues: the queues of these messages.
     """
 
     def __init__(self, copies: CopiedNumbers | None = None) -> None:

@@ -44,8 +44,9 @@ _TEMPORARY = "000000.dbtmp"
 
 
 class DatabaseWriter:
-    """Writes units of new messages to the RocksDB of a store that uses one. dispatched: the log position up to which
-    the database has units.
+    """Writes units of new messages to the RocksDB of a store that uses one, alone or in addition to files.
+
+    dispatched: the position in the log up to which the database has units.
     """
 
     def __init__(self, files: Files, path: Path, stores: QueueStores, dispatched: int, file_bytes: int) -> None:
@@ -103,8 +104,10 @@ class DatabaseWriter:
         return len(self._spool) >= _UNITS_MAX or self._reach - self._dispatched > self._behind
 
     def write(self, log_end: int = 0) -> None:
-        """Write what was collected to disk. log_end: where the dispatch is, if farther; a database of selected topics
-        records only how far their messages go. Raises NoSpace, Unreadable.
+        """Write what was collected to disk. log_end: the position up to which the log is dispatched, if it is farther;
+        a database of selected topics records only how far their messages go.
+
+        Raises NoSpace, Unreadable.
         """
         reach = max(self._reach, log_end if self.stores.selected is None else 0)
         if reach == self._dispatched and not len(self._spool):

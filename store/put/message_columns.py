@@ -382,8 +382,9 @@ class CopiedNumbers:
         new: Ints,
         queues_of: Callable[[Flags], Iterable[tuple[str, int]]],
     ) -> Copies:
-        """The rows of a step, naming the numbers of this store; nothing is remembered yet. new: their queue offsets
-        here. queues_of: the queues of flagged rows.
+        """The rows of a step, changed to name the numbers of this store; nothing is remembered yet.
+
+        new: their queue offsets here. queues_of: returns the queues of the flagged rows.
         """
         columns = columns | {name: spread(columns.get(name, -1), len(topics.ids)) for name in (*COPIED, STORE)}
         given, stores = columns["queue_offset"], columns[STORE]

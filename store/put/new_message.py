@@ -383,8 +383,10 @@ class WriterOptions:
 
 
 class NewBatch(NamedTuple):
-    """Messages that a client sends together. request: topic, queue, hosts, times, sys_flag, properties for all; no
-    body. messages: flag, body and properties of each.
+    """Messages that a client sends together.
+
+    request: what applies to all: topic, queue, hosts, times, sys_flag, properties of the request; its body is not used.
+    messages: only flag, body and properties of each are used.
     """
 
     request: NewMessage
@@ -554,8 +556,10 @@ def wrong_crc(body: bytes, known: object) -> int:
 
 
 def compressed(message: NewMessage, kind: str, profile: WriterProfile, over_bytes: int = OVER_BYTES) -> NewMessage:
-    """The message with its body compressed, if of at least `over_bytes`. kind: zlib, lz4 or zstd. Raises InvalidInput
-    for one unknown to the generation's clients, and for a compressed body.
+    """The message with its body compressed, if it has at least `over_bytes`.
+
+    kind: zlib, lz4 or zstd. Raises InvalidInput for a kind that the generation's clients do not know, and for a body
+    that is already compressed.
     """
     if kind not in FLAGS:
         raise InvalidInput(f"no such compression: {kind}", hint="zlib, lz4 or zstd")

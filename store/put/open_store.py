@@ -133,8 +133,10 @@ class OpenStore(Closing):
         files: Files | None = None,
         clock: Callable[[], int] = now_ms,
     ) -> Self:
-        """Lock a store, or begin one in an empty or new directory, which holds only the lock until the first message.
-        Raises InUse, Unclean, Refused, Unsupported, NotAStore, InvalidInput, Unreadable, NoSpace.
+        """Lock a store, or begin one in a directory that is empty or does not exist.
+
+        Before the first message, only the lock file is created. Raises InUse, Unclean, Refused, Unsupported, NotAStore,
+        InvalidInput, Unreadable, NoSpace.
         """
         files, options = files or Files(), options or WriterOptions()
         if options.as_broker is not None:
@@ -202,8 +204,9 @@ class OpenStore(Closing):
         (self.batch_queues if self.kinds.is_batch(queue[0]) else self.queues).check(queue)
 
     def take_light_queues(self, message: NewMessage) -> None:
-        """Put a message into the LMQs that it names as the broker does, by options, else if the store has LMQs; not a
-        copy, which brings what a broker did.
+        """Put a message into the LMQs that it names as the broker does: by its options, else if the store has LMQs.
+
+        Not for copies, which bring what another broker did.
         """
         rules, config = self.profile.lmq_queues, self.layout.broker_config
         if rules is None or not parse(message.properties).get(INNER_MULTI_DISPATCH):
@@ -235,8 +238,10 @@ class OpenStore(Closing):
 
     @contextmanager
     def writing(self, earliest: int | None = None) -> Iterator[None]:
-        """Wrap every change of log, queues or index: an error marks the store as broken. earliest: lowest store time of
-        the records to write. Raises Refused after `close`, without the lock.
+        """Wrap every change of log, queues or index: after an error the store is marked as broken.
+
+        earliest: the lowest store time of the records to write. Raises Refused after `close`: the lock is released, and
+        others may have written.
         """
         if self._closed:
             raise Refused("the writer is closed", path=self.layout.root, hint="open another one with StoreWriter.open")
@@ -258,8 +263,10 @@ class OpenStore(Closing):
             self.database.write()
 
     def _begin(self) -> None:
-        """Create `abort`, on disk before the first change, but behind the first file of a new log: with `abort` alone
-        its disk could be missing.
+        """Create `abort`, on disk before the first change.
+
+        The first file of a new log is created before: a store with `abort` and no log could be an unused one or one
+        whose disk is missing.
         """
         self.log.prepare()
         try:
@@ -278,8 +285,9 @@ class OpenStore(Closing):
         self._broken |= self._begun
 
     def _hold_back_checkpoint(self, earliest: int) -> None:
-        """Lower the checkpoint's times before older records are written: a recovery begins at a file older than these
-        (spec 7.3).
+        """Lower the checkpoint's times before older records are written.
+
+        After a crash a broker begins its recovery at a file older than these times (spec 7.3).
         """
         times = min(self._checkpoint.physic_msg_timestamp, self._checkpoint.logics_msg_timestamp)
         if earliest <= times:
@@ -300,8 +308,9 @@ class OpenStore(Closing):
 
     @property
     def unserved(self) -> list[tuple[str, int, int]]:
-        """(topic, highest queue id, number of configured queues) of topics with messages that a broker does not
-        deliver.
+        """Topics with messages in queues that their configuration does not have.
+
+        (topic, highest queue id, number of queues): a broker does not deliver those messages.
         """
         return self.topics.unserved(self._highest_queue) if self.topics else []
 

@@ -57,8 +57,10 @@ _FIRST_WITH_LITE = "5.5"
 
 
 def delayed(message: NewMessage, level: int, levels: int, profile: WriterProfile) -> NewMessage:
-    """The message as a broker stores it for a delay level, at most its highest of `levels`. Raises InvalidInput for a
-    level below 1, and for a half message, which is not delayed.
+    """The message as a broker stores it for a delay level; a level above the highest counts as the highest.
+
+    levels: how many the broker has. Raises InvalidInput for a level below 1, and for a half message, which brokers do
+    not delay.
     """
     if level < 1:
         raise InvalidInput(f"delay levels begin with 1: {level}")
@@ -164,8 +166,9 @@ def _check_static(topic: str, queue_id: int, writer: StoreWriter) -> None:
 
 
 def check_producer(message: NewMessage, writer: StoreWriter) -> None:
-    """Refuse what a client of the generation, or its broker, refuses; the body is not compressed yet. Raises
-    InvalidInput, LimitExceeded, with the limit.
+    """Refuse what a client of the generation, or its broker, refuses; the body must not be compressed yet.
+
+    Raises InvalidInput, LimitExceeded; the error names the limit.
     """
     check_producer_topic(message.topic, writer.profile.long_topics)
     topic = java_string(message.topic)
@@ -270,8 +273,9 @@ def decided(prepared: Message, profile: WriterProfile, store_host: Host, now_ms:
 
 
 def open_half(layout: Layout, name: str) -> Message:
-    """The half message with this unique key or message id; of several, written again to ask, the newest. Raises
-    NotFound, Refused if it is decided, Unreadable.
+    """The half message with this unique key or message id; the newest if a broker has written it again to ask.
+
+    Raises NotFound, Refused for one that is already decided, Unreadable.
     """
     from ..inspect.own_topics import topic_records
     from ..log.batch import messages
@@ -327,8 +331,10 @@ def _for_light_queue(message: NewMessage, writer: StoreWriter) -> NewMessage:
 
 
 def as_stored(message: NewMessage, options: ProducerOptions, writer: StoreWriter) -> NewMessage:
-    """What the broker of `writer` stores for a producer's message; DELAY, TIMER_DELIVER_MS, TIMER_DELAY_SEC,
-    TIMER_DELAY_MS, TRAN_MSG count as options. Raises InvalidInput, LimitExceeded.
+    """The message that the broker of `writer` stores for a producer's message.
+
+    Properties count as options too, as in a broker: DELAY, TIMER_DELIVER_MS, TIMER_DELAY_SEC, TIMER_DELAY_MS, TRAN_MSG.
+    Raises InvalidInput, LimitExceeded.
     """
     check_producer(message, writer)
     if options.compress:

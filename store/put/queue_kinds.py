@@ -46,8 +46,9 @@ class QueueKinds:
         self._plain = not profile.modern_topics
 
     def is_batch(self, topic: str, *, inner: bool = False) -> bool:
-        """Whether a topic has batch queues. inner: a batch is put to it. Raises Refused if directory and topics.json
-        disagree: nothing starts then.
+        """Whether a topic has batch queues. inner: an inner batch is put to it.
+
+        Raises Refused if directory and topics.json disagree: no broker starts then.
         """
         if self._plain:
             return False
@@ -86,8 +87,10 @@ class QueueKinds:
     def counts(
         self, columns: dict[str, Any], topics: Dictionary, texts: list[str], properties: PropertyItems
     ) -> Ints | None:
-        """Messages in each record, int64[n]; None without topics with batch queues. properties: items of that column.
-        Raises InvalidInput for an inner batch elsewhere, INNER_NUM in another message.
+        """Messages in each record, int64[n]; None if no topic has batch queues.
+
+        properties: the items of the column `properties`. Raises InvalidInput for what 5.x brokers refuse: an inner
+        batch for a topic without batch queues, INNER_NUM in a message that is not an inner batch.
         """
         import numpy as np
 
@@ -207,8 +210,10 @@ def numbered_anew(
     next_offsets: Offsets,
     properties: PropertyItems,
 ) -> LightQueueRows | None:
-    """The rows that bring LMQ offsets from another store, with consecutive ones of this for those with units, whatever
-    lay between them there; None for none.
+    """The rows that bring LMQ offsets from another store, with offsets of this one; None if there are none.
+
+    Other messages may lie between them, or before them, in the other store's queues; here those that get units are
+    consecutive.
     """
     if not how.multi_dispatch or not properties.has_name(names.INNER_MULTI_QUEUE_OFFSET):
         return None

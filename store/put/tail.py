@@ -69,8 +69,9 @@ class _Walked(NamedTuple):
 
 
 def find_tail(layout: Layout) -> Tail:
-    """The end of a store without `abort`. Raises Unclean for a damaged or torn record in the last file, or queues
-    without its units; Refused, Unreadable.
+    """The end of a store without `abort`. Raises Unclean, Refused, Unreadable.
+
+    Unclean: a damaged or torn record in the last file, or queues without units for its records.
     """
     log = layout.commit_log_files()
     with log:
@@ -313,8 +314,9 @@ _CONFIG = "config"
 
 
 def find_layout(root: str | PathLike[str], config: BrokerConfig, version: str | None) -> Layout:
-    """The layout of a store, or of a future one: `root` is missing, empty, or has only topics. version: asked for.
-    Raises NotAStore for other content, Unreadable.
+    """The layout of a store, or of a future one: `root` does not exist, is empty, or has only its topics.
+
+    version: that was asked for. Raises NotAStore for a directory with other contents, Unreadable.
     """
     root = Path(root)
     try:

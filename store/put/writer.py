@@ -102,8 +102,10 @@ class StoreWriter(OpenStore):
         return append_columns(self, columns)
 
     def append_ahead(self, columns: Mapping[str, Any]) -> StoredColumns:
-        """Like `append_columns`, for a stream of up to 16,384 messages at once. Records may still be in writing on
-        return; units and index items follow with the next call, at the latest with `sync` or `close`.
+        """Like `append_columns`, for a stream of columns: up to 16,384 messages at once.
+
+        When this returns, records may still be in writing; their units and index items are written with the next call,
+        at the latest with `sync` or `close`.
         """
         from .bulk import Steps
 
@@ -125,8 +127,10 @@ class StoreWriter(OpenStore):
         return append_columns(self, columns_of(messages), whole=whole).rows()
 
     def records_of(self, batch: NewBatch) -> list[NewMessage]:
-        """The messages to append together for a client's batch: one record for a topic with batch queues, else one
-        each. Raises InvalidInput, LimitExceeded, as a broker refuses.
+        """The messages to append together for a batch that a client sends.
+
+        One batch record for a topic with batch queues, else one message each. Raises InvalidInput, LimitExceeded for a
+        batch that a broker refuses.
         """
         if self.is_batch_topic(batch.request.topic) and stays_whole(batch, self.profile):
             return [inner(batch, self.rules)]

@@ -80,8 +80,9 @@ class BatchConsumeQueue(QueueInFiles):
         return self.first
 
     def units(self, first: int, stop: int) -> Iterator[tuple[int, Units]]:
-        """Yield windows of units [first, stop): number of the first, structured array of UNIT; not those in no file,
-        nor unreadable ones, which are noted. Raises Unreadable.
+        """Yield windows of units [first, stop): number of the first unit, structured array of UNIT.
+
+        Leaves out units that no file holds, and units that cannot be read, which are noted. Raises Unreadable.
         """
         return self.stream.windows(first, stop, most=WINDOW_UNITS, holes=True)
 
@@ -205,8 +206,9 @@ class SparseSummary(NamedTuple):
 
 
 def sparse_units(files: MappedFileQueue, start: int | None = None) -> Iterator[SparseUnits | SparseRange]:
-    """Yield all units from `position` start on, which may name no message, and ranges without units, but zeros at the
-    end of a file. Raises Unreadable.
+    """Yield all units in order from `position` start on, and ranges without units. Units may name no message.
+
+    Zeros at the end of a file are left out. Raises Unreadable.
     """
     for file in files.files:
         if start is None or start < file.end:

@@ -66,8 +66,10 @@ _RUN_GAP_UNITS = 256
 def queue_edits(
     fix: QueueFix, entries: tuple[DirectoryEntry, ...], directory: Path, file_bytes: int, unit_bytes: int = UNIT_BYTES
 ) -> Iterator[Edit]:
-    """Yield edits that give the queue's files the content of `fix`: write units, make missing files, zero or move away
-    what is behind the end, and what is no whole file. unit_bytes: of this kind of queue.
+    """Yield edits that give the queue's files the content of `fix`. unit_bytes: of this kind of queue.
+
+    Units are overwritten, missing files made. What lies behind the end is zeroed or moved away, and so is what is no
+    whole file.
     """
     end = fix.end * unit_bytes
     files: dict[int, DirectoryEntry] = {}
@@ -151,8 +153,9 @@ def _content(units: Units, spill: Spill | None) -> Content:
 
 
 def _runs(numbers: Ints) -> Iterator[tuple[int, int, slice]]:
-    """Yield runs of numbers, up to gaps, if there are many only larger ones, as a run costs more than its units: first
-    number, count up to the last, rows.
+    """Yield runs of numbers: the first number, the count up to the last number, the rows.
+
+    Runs end at gaps. If there are many gaps, only larger ones count: a run costs more than its units.
     """
     steps = np.diff(numbers)
     ends = np.flatnonzero(steps != 1)

@@ -78,8 +78,9 @@ class ExtUnit(NamedTuple):
 
 
 def ext_units(files: MappedFileQueue, start: int | None = None) -> Iterator[ExtUnits | ExtRange]:
-    """Yield all units in order from stream position `start` on, and ranges without. Notes what cannot be read. Raises
-    Unreadable; UnreadableRange if nobody takes the notes.
+    """Yield all units in order, from the unit at stream position `start` on, and ranges without units.
+
+    Notes what cannot be read. Raises Unreadable; UnreadableRange if nobody takes the notes.
     """
     for file in files.files:
         if start is None or start < file.end:
@@ -103,8 +104,9 @@ def ext_unit(files: MappedFileQueue, position: int) -> ExtUnit | None:
 
 
 def ext_units_at(files: MappedFileQueue, positions: Ints) -> dict[int, ExtUnit]:
-    """The units at stream positions (int64[n], any order), by position, if there is one. All are in memory: ask for a
-    bounded number. Raises Unreadable.
+    """The units at stream positions (int64[n], any order), by position; positions without a unit are left out.
+
+    Neighbours are read together. All units are in memory: ask for a bounded number. Raises Unreadable.
     """
     wanted = np.unique(positions[(positions >= files.start) & (positions < files.end)])
     found: dict[int, ExtUnit] = {}
@@ -224,8 +226,9 @@ def _candidates(data: Bytes) -> Ints:
 
 
 def _walk(data: Bytes, most: int | None = None) -> tuple[Ints, int]:
-    """Starts of the whole units at the front of `data`, and where these end. most: find no more than so many. Runs of
-    equal size are found at once.
+    """Starts of the whole units that follow one another at the front of `data`, and where these end.
+
+    most: find no more than so many. Runs of equal size are found at once: most units are alike.
     """
     heads = overlapping(data, _HEAD)
     bit_maps = heads["bit_map_size"].astype(np.int64)
@@ -304,8 +307,9 @@ class ExtWriter:
         self._maps = maps
 
     def add(self, topic: str, queue_id: int, units: Units) -> list[int]:
-        """Append a unit for each of these of one queue; return the codes of the queue's units: its own for one that
-        would be too long, which is left out as in a broker.
+        """Append a unit for each of these units of one queue; return the tags codes of the queue's units.
+
+        As in a broker, a unit that would be too long is left out, and the queue's unit keeps its own code.
         """
         directory = self.check(topic, queue_id)
         end = self._ends[directory]

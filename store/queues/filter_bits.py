@@ -109,8 +109,9 @@ class ConsumerFilter(NamedTuple):
 
 
 def read_filters(layout: Layout) -> dict[str, object]:
-    """config/consumerFilter.json, parsed; its .bak if it is broken, missing or empty; {} without one. Raises
-    Unsupported if that is broken, too: no broker starts.
+    """config/consumerFilter.json, parsed; its .bak if it is broken, missing or empty; {} if there is no .bak either.
+
+    Raises Unsupported if the .bak is needed and broken: no broker starts then.
     """
     path, broken = layout.config / formats.FILE, None
     for each in (path, path.with_name(f"{path.name}.bak")):
@@ -214,8 +215,9 @@ def _compiled(expression: object) -> Where | None:
 
 
 def bit_maps(filters: Sequence[ConsumerFilter], bloom: BloomFilter, batch: Batch) -> Bytes:
-    """uint8[n, bytes of a bit map]: which filters each record of the topic passes; bit n is bit n % 8 of byte n // 8.
-    Without filters, 0 bytes.
+    """uint8[n, bytes of a bit map]: the bit map of each record of the filters' topic; without filters, of 0 bytes.
+
+    Bit n of the map is bit n % 8 of byte n // 8.
     """
     import numpy as np
 

@@ -35,8 +35,10 @@ def lmq_in_database(layout: Layout) -> bool | None:
 
 
 def selective_double_write(layout: Layout) -> bool:
-    """Whether a broker keeps queues of LITE topics in a RocksDB as well as in files, and other LMQs nowhere: by
-    rocksdbCQSelectiveDoubleWriteEnable (5.5.1), read where it has both, else by what is there (spec 2.10).
+    """Whether a broker with queues in files keeps queues of LITE topics in a RocksDB as well, and other LMQs nowhere.
+
+    Decided by rocksdbCQSelectiveDoubleWriteEnable (5.5.1), else by what is there (spec 2.10). A broker with its queues
+    only in files, or only in a RocksDB, does not read that option.
     """
     config = layout.broker_config
     if layout.queues_for_rocksdb or not config.get_bool(_DOUBLE, layout.queue_database is not None):

@@ -154,8 +154,9 @@ class ConsumeQueue(QueueInFiles):
         return self.stream.windows(start, stop, reverse=reverse)
 
     def summary(self, log_start: int = 0, log_end: int | None = None, *, broker_4: bool = False) -> QueueSummary:
-        """What the queue holds, for a log with the bytes log_start ≤ p < log_end. With only expired records it begins
-        at its end, as in 5.x; with broker_4 at 0 (spec 2.4).
+        """What the queue holds, for a log with the bytes log_start ≤ p < log_end.
+
+        A queue with only expired records begins at its end, as 5.x answers; with broker_4 at 0, as 4.x does (spec 2.4).
         """
         last = self._last_unit(log_end)
         if last is None:
@@ -207,8 +208,10 @@ class ConsumeQueue(QueueInFiles):
         return unit.physical_offset if unit is not None and unit.valid else None
 
     def may_be_cut_short(self) -> bool:
-        """Whether the queue may have had more units: no room behind the last (brokers make the next file with the next
-        unit), or not only zeros there. Raises Unreadable.
+        """Whether the queue may have had more units: its files have no room behind the last unit, or bytes other than
+        zeros there. Raises Unreadable.
+
+        A broker makes the next file when the next unit comes, so few sound queues end without room.
         """
         if not self.files.files:
             return False
@@ -417,8 +420,9 @@ def offset_at(
 
 
 def first_at(queue: ConsumeQueue, summary: QueueSummary, time_ms: int, store_time: StoreTime) -> tuple[int, int]:
-    """Least and greatest queue offset, equal if store times are known, that the first message stored at `time_ms` or
-    later can have, or the queue's end.
+    """Least and greatest queue offset that the first message stored at `time_ms` or later can have, or the queue's end.
+
+    They are equal, unless the units between them have no record with a store time.
     """
     low, high = summary.min_offset, summary.max_offset
     while low < high:
@@ -451,8 +455,9 @@ def stored_at(queue: ConsumeQueue, offset: int, store_time: StoreTime) -> int | 
 
 
 def _offset_at_5x(queue: ConsumeQueue, summary: QueueSummary, time_ms: int, store_time: StoreTime) -> int:
-    """Bisect like a 5.x broker in the one file that it searches, or a whole queue in a RocksDB: where times go back,
-    its steps decide.
+    """Bisect like a 5.x broker in the one file that it searches; in all of a queue in a RocksDB.
+
+    Where times go back, several answers are possible: the steps of the broker's bisection decide.
     """
 
     def stored_ms(offset: int) -> int:

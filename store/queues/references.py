@@ -47,8 +47,10 @@ REGION_BYTES = 64 << 20
 
 
 def commit_log_of(layout: Layout, files: MappedFileQueue | None = None, *, rate_bytes: int | None = None) -> CommitLog:
-    """The log of a store, with the queues that name its records. files: if listed already; else those deleted meanwhile
-    hold nothing. rate_bytes: read at most so many bytes a second. Raises Unreadable.
+    """The log of a store, with the queues that name its records. files: its files, if they are listed already; else
+    those that a running broker deletes meanwhile hold nothing.
+
+    rate_bytes: read at most so many bytes a second. Raises Unreadable.
     """
     if files is None:
         files = expiring(layout.commit_log_files(), layout.lock, told=True)
@@ -64,8 +66,9 @@ class QueueReferences:
         self._named = RecordNames()
 
     def names(self, begin: int, end: int, *, unknown: bool = True) -> bool:
-        """Whether a unit names a record from log position `begin` to at most `end`; queues that cannot be read name
-        nothing. unknown: the answer without any unit.
+        """Whether a unit names a record that begins at log position `begin` and ends at or before `end`.
+
+        unknown: the answer if no queue has a unit, so that none can deny it. A queue that cannot be read names nothing.
         """
         if begin not in self._region:
             start = begin - begin % REGION_BYTES
@@ -86,8 +89,10 @@ class QueueReferences:
         return any(True for _ in directories)
 
     def has_unit(self, record: Batch) -> bool:
-        """Whether the unit at the record's queue and queue offset, in a batch queue any unit, names its position: none
-        names a record inside a body. True without such a queue.
+        """Whether the unit at the record's own queue and queue offset names the record's position; True if there is no
+        such queue, which could deny it.
+
+        No unit names a record inside the body of another. In a batch queue any unit with the position counts.
         """
         (one,) = messages(record)
         try:
@@ -352,8 +357,9 @@ class _LogBegins:
         return ((QueueId(topic, n), zero) for topic, zeros in self._zeros.items() for n, zero in zeros.items())
 
     def begins(self, topic: str, oldest: int, *, partly: bool) -> dict[int, int]:
-        """Where the queues of a topic made again begin, by queue id; empty if it was not (`QueueBegins`). partly: some
-        may have units of earlier records.
+        """Where the queues of a topic that was made again begin, by queue id; empty if it was not (`QueueBegins`).
+
+        partly: some queues may still have units of their earlier records.
         """
         firsts, older = self._firsts.get(topic) or {}, self.older[topic]
         if not firsts:  # no unit is on disk yet: only the queue offsets in the records count
@@ -433,8 +439,9 @@ class QueueBegins:
 
     @property
     def left(self) -> dict[QueueId, int]:
-        """By queue of a topic made again: how many messages, in no queue, lie before its begin; complete after a pass
-        over the log that asks about each.
+        """By queue of a topic that was made again: how many messages, which no queue has, lie before its begin.
+
+        Complete after a pass over the log that asks about each message; empty if no message needed the answer.
         """
         return self._made_again[1] if "_made_again" in self.__dict__ else {}
 
@@ -552,8 +559,9 @@ class QueueBegins:
 
     @cached_property
     def _young_zeros(self) -> dict[str, int]:
-        """`_zeros` of LMQs with a message younger than their TTL, from the last record of the log; reads only files
-        that may have some.
+        """`_zeros` of LMQs with a message that is younger than their TTL, counted from the last record of the log.
+
+        Reads only the log files that may have such messages.
         """
         found, last_ms = self._lmq_times(young=True)
         return {topic: begin for topic, (ms, begin) in found.items() if ms >= last_ms - self._ttl_of(topic)}

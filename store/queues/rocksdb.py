@@ -85,8 +85,10 @@ class RocksDb(Closing):
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, every_file: bool = False, manifest: str = "") -> RocksDb:
-        """Open the database in a directory. every_file: look at the end of each table, as a broker. manifest: open as
-        if CURRENT named it. Raises Unsupported without the extra, Unreadable, Missing.
+        """Open the database in a directory. every_file: look at the end of each table now, as a broker does. manifest:
+        open as if CURRENT named this MANIFEST.
+
+        Raises Unsupported if the extra is not installed, Unreadable if the directory is no whole RocksDB, Missing.
         """
         path = Path(path)
         try:
@@ -127,8 +129,9 @@ class RocksDb(Closing):
         return None if value is None else bytes(value)
 
     def items(self, family: str, start: bytes = b"", *, backwards: bool = False) -> Iterator[tuple[bytes, bytes]]:
-        """Yield keys from `start` on, or backwards from it down, and their values, in byte order; none of an unknown
-        family. Raises Unreadable.
+        """Yield keys from `start` on with their values, in byte order. Raises Unreadable.
+
+        backwards: from the last key at or before `start` down. A family that does not exist is empty.
         """
         if family not in self.column_families:
             return

@@ -166,8 +166,9 @@ class DatabaseLoss(NamedTuple):
 
 
 class CutShort(NamedTuple):
-    """The end, inside an entry, of a RocksDB's last log, as a kill or power loss leaves. all: nothing is left: the log
-    has no whole entry, nothing is beside it.
+    """The end of the last write-ahead log of a RocksDB, inside an entry: what a kill or a power loss leaves.
+
+    all: nothing is left of the RocksDB: the log is cut at its first entry, or all zeros, and nothing is beside it.
     """
 
     log: str
@@ -215,8 +216,10 @@ class _DatabaseFiles(NamedTuple):
 
 
 def database_loss(path: Path) -> DatabaseLoss | None:
-    """What a RocksDB has lost, by the MANIFEST that CURRENT names, tables and logs (a kill leaves a torn end); None if
-    nothing, if everything, or if opening it reports the loss.
+    """What a RocksDB has lost; None if nothing, if everything, or if opening it reports the loss.
+
+    CURRENT names the MANIFEST to which the tables and logs belong, and what is in no table is in the logs. A torn end
+    of the last log is what a kill leaves.
     """
     found = loss_or_cut(path)
     return found if isinstance(found, DatabaseLoss) else None

@@ -67,8 +67,9 @@ Changes = Mapping[str, KeyChanges]
 
 
 class Rewritten(NamedTuple):
-    """made: content of new and changed files, by name, in mapped temporary files without a name. gone: removed files.
-    digest: of all files as they were.
+    """made: content of new and changed files, by name. gone: names of removed files.
+
+    digest: of all files as they were. Made content lies in mapped temporary files without a name.
     """
 
     made: dict[str, Content]
@@ -346,8 +347,10 @@ class Holes:
         return self._tombstone_rows[0]
 
     def fill(self, spool: UnitSpool, database: RocksDb | None, good: Callable[[Ints], Flags]) -> None:
-        """Add units for missing queue offsets, once, that name a tombstone between their neighbours, else the record
-        before. good: positions in the database that may stay. Raises NoSpace, Unreadable.
+        """Add units for missing queue offsets, once: they name a tombstone between their neighbours, else the record of
+        the unit before.
+
+        good: which positions, as named by units of the database, may stay. Raises NoSpace, Unreadable.
         """
         for queue, before, behind in self._gaps:
             for first in range(int(before[0]) + 1, int(behind[0]), _ROWS_AT_ONCE):

@@ -34,8 +34,9 @@ _SIZES_AT_ONCE = 4096
 
 
 class ExtDamage(Exception):
-    """What a broker throws when it reads units; `reason` in its words. offset: byte of the unit whose size leads beyond
-    its file.
+    """The exception that a broker throws when it reads the units; `reason` in its words.
+
+    offset: byte in the file of the unit whose size leads beyond the file.
     """
 
     def __init__(self, reason: str, path: str, offset: int) -> None:
@@ -82,8 +83,9 @@ class ExtState:
         self.files = [ExtFile(f.start, f.wrote, f.entry) for f in loaded]
 
     def recover(self, last_address: int) -> None:
-        """Find the end of the units, then cut behind the one that the queue names last: last_address, the last
-        tags_code with an address. Raises ExtDamage.
+        """Find the end of the units, then cut behind the unit that the queue names last.
+
+        last_address: tags_code of the queue's last unit that has an address. Raises ExtDamage.
         """
         if not self.files:
             return
@@ -263,8 +265,9 @@ class QueueState:
         return reach if reach < _JAVA_LONG_END else reach - 2 * _JAVA_LONG_END
 
     def _windows(self, file: LoadedQueueFile, first: int = 0) -> Iterator[tuple[int, Units]]:
-        """Yield (number of the first unit in the file, units) to the file's end. first: of a small first window, not 0
-        if earlier ones are known.
+        """Yield (number of the first unit in the file, units) up to the end of the file.
+
+        first: not 0 if earlier units are known; the first window is then small, since the end is near.
         """
         total = self.file_bytes // self.dtype.itemsize
         start, count = first, _FEW_UNITS if first else UNITS_AT_ONCE
@@ -280,8 +283,9 @@ class QueueState:
         return file.read(first, count) if units is None else units
 
     def recover(self, valid: tuple[int, int] = (0, 0)) -> None:
-        """Find the end: the first invalid unit, from the third last file on (2.5). valid: queue offsets first ≤ k < end
-        known to be valid. Raises ExtDamage.
+        """Find the end: the first invalid unit, from the third last file on (2.5).
+
+        valid: first queue offset, and offset behind the last, of units that are known to be valid. Raises ExtDamage.
         """
         if not self.files:
             return
@@ -325,8 +329,10 @@ class QueueState:
         self.files = [f for f in files if isinstance(f, LoadedQueueFile)]
 
     def cut(self, log_end: int, valid: tuple[int, int] = (0, 0)) -> None:
-        """`truncateDirtyLogicFiles`: drop units at or behind the log's end (2.5); the first unit of a file may be
-        invalid (B4). valid: queue offsets first ≤ k < end known to be valid and before that.
+        """`truncateDirtyLogicFiles`: drop units at or behind the log's end (2.5).
+
+        The first unit of a file is not tested for validity (B4). valid: first queue offset, and offset behind the last,
+        of units that are known to be valid and to lie before the log's end.
         """
         self.max_physical = log_end if self.rules.reaches_end else log_end - 1
         while self.files:
@@ -356,8 +362,10 @@ class QueueState:
             self.ext.clear()
 
     def put(self, units: Units, offsets: Ints, ext_bytes: int = 0) -> None:
-        """Dispatch units in log order, with the queue offsets of their records (spec 2.2). ext_bytes: size of their
-        units in consumequeue_ext, written first, also for units that the queue has.
+        """Dispatch units, in log order, with the queue offsets of their records (spec 2.2).
+
+        ext_bytes: size of their units in consumequeue_ext. Those are written first, and stay even if the queue has a
+        unit already.
         """
         position, count = 0, len(units)
         if self.ext is not None and (addresses := self.ext.append(count, ext_bytes)) is not None:
@@ -381,8 +389,9 @@ class QueueState:
                 position += 1
 
     def _regular_run(self, reach: Ints, offsets: Ints) -> int:
-        """How many of the first units are appended in a row; behind a gap offsets lie ahead of the end, and a broker
-        does not look by how much (B1).
+        """How many of the first units are appended one after the other.
+
+        Queue offsets behind a gap lie ahead of the queue's end; a broker does not look by how much (B1).
         """
         if not self.files or self.files[-1].wrote == 0:
             return 0

@@ -316,8 +316,9 @@ class DatabaseState:
         self._waiting_last = last
 
     def commit(self, *, in_parts: bool = False) -> None:
-        """Write what waits: units, `max` rows, CHECKPOINT_TOPIC row. in_parts: the last record alone, so the row ends
-        with it; otherwise all at once.
+        """Write what waits: units, the `max` row of each queue, and the CHECKPOINT_TOPIC row.
+
+        in_parts: the last record is written on its own, so the row ends with it; otherwise all are written at once.
         """
         for queue, units in self._waiting.items():
             last = units.last
@@ -367,8 +368,9 @@ class DatabaseState:
         self._added.clear()
 
     def compare(self, files: Mapping[QueueId, QueueState], *, lmq: bool, topics: Callable[[str], bool]) -> bool:
-        """Move rows of queues to where the same queues in files end; False if one differed in both. lmq: leave LMQs
-        alone. topics: whether the database has them.
+        """Move the rows of queues that end elsewhere than the same queues in files to the end of these.
+
+        lmq: leave LMQs alone. topics: whether the database has the queues of a topic. False: one of both differed.
         """
         same = True
         for queue, file in files.items():

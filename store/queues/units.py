@@ -95,8 +95,10 @@ class UnitStream(ABC):
     def windows(
         self, first: int = 0, stop: int = LARGEST_OFFSET, *, reverse: bool = False, most: int | None = None
     ) -> Iterator[tuple[int, Units]]:
-        """Yield units first ≤ k < stop as (number of the first, units), at most `most` at a time, without missing and
-        unreadable ones (noted). reverse: the last window first, each in order. Raises Unreadable.
+        """Yield units first ≤ k < stop as (number of the first, units), at most `most` at a time.
+
+        Leaves out units that are missing, or cannot be read, which is noted. reverse: the last window first; the order
+        inside a window stays. Raises Unreadable.
         """
 
     def written(self, first: int = 0) -> Iterator[tuple[int, Units]]:
@@ -105,8 +107,9 @@ class UnitStream(ABC):
 
     @abstractmethod
     def fill(self, first: int, units: Units, *, around: bool = False) -> None:
-        """Read units from number `first` on into an array of zeros, where there are units. around: zeros stay for
-        unreadable ones, too, noted. Raises Unreadable.
+        """Read units from number `first` on into an array of zeros, which stay where there is no unit.
+
+        around: zeros also stay where units cannot be read, which is noted. Raises Unreadable.
         """
 
     def last(self, counts: Callable[[Units], Flags] = is_used) -> tuple[int, Units] | None:
@@ -165,8 +168,9 @@ class FileUnits(UnitStream):
         return self.files.end // self._size
 
     def ranges(self, first: int, stop: int, most: int) -> list[tuple[int, int]]:
-        """Numbers first ≤ k < stop that files have room for, as (first, count), at most `most` at a time; numbers, and
-        gaps between files, may be arbitrary.
+        """Numbers first ≤ k < stop that files have room for, as (first, count), at most `most` at a time.
+
+        Gaps between files are skipped: numbers from records or file names may be arbitrary.
         """
         ranges = (self._numbers_in(file, first, stop) for file in self.files.files)
         return [(at, min(most, r.stop - at)) for r in ranges for at in range(r.start, r.stop, most)]
@@ -269,8 +273,9 @@ class FileUnits(UnitStream):
         return found
 
     def unwritten(self, first: int, stop: int) -> Iterator[tuple[int, int]]:
-        """Yield ranges of numbers first ≤ k < stop in holes, if `written` has yielded none of them; not unreadable
-        ones, of which nothing is known.
+        """Yield ranges of numbers first ≤ k < stop in holes, if `written` has yielded none of these numbers.
+
+        Leaves out units that cannot be read: nothing is known of them.
         """
         for file in self.files.files_in(first * self._size, stop * self._size):
             room = self._numbers_in(file, first, stop)

@@ -51,8 +51,10 @@ def unit_bytes(physical_offset: int, size: int, tags_code: int) -> bytes:
 
 
 def pieces(first: int, units: Buffer, file_size: int, *, begins: bool) -> Iterator[QueueFilePiece]:
-    """Yield pieces in stream order, one per file of `file_size` bytes (a multiple of 20), of the bytes of units
-    `first`, `first` + 1, … begins: as first of their queue, so pre-filled at the front.
+    """Lay units `first`, `first` + 1, … into files of `file_size` bytes (a multiple of 20).
+
+    units: their bytes, back to back. begins: they are the first of their queue, so the front of their first file is
+    pre-filled. Yields pieces in stream order, one per file.
     """
     rest = memoryview(units).cast("B")
     position = first * UNIT_BYTES
@@ -72,8 +74,9 @@ def pieces(first: int, units: Buffer, file_size: int, *, begins: bool) -> Iterat
 
 
 class QueueWriter:
-    """Appends units to the files of one topic-queue, zeros behind them. next_offset: of the next unit; None for a queue
-    without units, to begin with any.
+    """Appends units to the files of one topic-queue, and leaves zeros behind them.
+
+    next_offset: queue offset of the next unit; None for a queue without a unit, which may begin with any offset.
     """
 
     def __init__(self, files: Files, directory: Path, file_size: int, next_offset: int | None) -> None:
@@ -145,8 +148,9 @@ class QueuesWriter:
             self._checked.add(queue)
 
     def add(self, queue: Queue, first: int, units: Buffer) -> None:
-        """Append the bytes of units `first`, `first` + 1, … as a broker does (spec 2.2, step 4), without those the
-        queue has already, and over gaps.
+        """Append the bytes of units `first`, `first` + 1, … as a broker does (spec 2.2, step 4).
+
+        Units that the queue has already are left out; after a gap of queue offsets, units are appended all the same.
         """
         data = memoryview(units).cast("B")
         pending = self._pending.get(queue)
@@ -189,8 +193,9 @@ class QueuesWriter:
 
 
 class BatchQueuesWriter:
-    """Appends units to batch queues; in the files at once, on disk after `sync`. next_offsets: by queue that of the
-    next message, which `add` updates.
+    """Appends units to the batch queues of a store; they are in the files at once, on disk after `sync`.
+
+    next_offsets: by queue the queue offset of the next message, which `add` updates.
     """
 
     def __init__(self, files: Files, layout: Layout, next_offsets: dict[Queue, int]) -> None:

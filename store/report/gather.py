@@ -91,8 +91,10 @@ def look(
     jobs: int = 1,
     judge: Callable[[Verdict], Verdict] | None = None,
 ) -> Seen:
-    """Verify a store and count what is in it, in one pass over its log. given: options for next commands. judge: adds
-    to the verdict what repairs would do. The rest is of `verify`. Raises Unreadable.
+    """Verify a store and count what is in it, in one pass over its log. Raises Unreadable.
+
+    given: options that next commands need. judge: adds to the verdict what repairs would do. The other parameters are
+    those of `verify`.
     """
     verdict = verify(store, scope._replace(watch=LogPicture), now_ms=now_ms, progress=progress, jobs=jobs)
     picture = verdict.watched
@@ -263,8 +265,9 @@ def _added(rows: GroupedSums) -> GroupedSums:
 
 
 def summed(group: Ints, cell: Ints, size: Ints, position: Ints) -> GroupedSums:
-    """Sum n records by group and cell: sizes in bytes, ascending log positions, int64[n] each; without sorting if these
-    are near each other, as usual.
+    """Sum n records by group and cell: sizes in bytes, and log positions in ascending order, int64[n] each.
+
+    Does not sort if groups and cells are near each other, as those of a batch mostly are.
     """
     low = int(cell.min())
     width = int(cell.max()) - low + 1

@@ -67,8 +67,9 @@ class Fragment(NamedTuple):
 
 @dataclass
 class Carved:
-    """What was found in all sources, in order. blanks: begin of a BLANK behind a record in the log → its end, where a
-    file of the log ends, too.
+    """What was found in all sources, in their order.
+
+    blanks: where a BLANK behind a record begins in the log → where it ends: a file of the log ends there, too.
     """
 
     runs: list[SalvageRun] = field(default_factory=list)
@@ -213,8 +214,9 @@ class _Carver:
         return max(done, reach)
 
     def _end_fits(self, columns: Columns, row: int) -> bool:
-        """Whether the record of a head, which ends behind the window, has a fitting end; only that is read: a head is
-        no reason to read many MiB.
+        """Whether the record of a head in the window, which ends behind the window, has a fitting end.
+
+        Only the end is read: a head alone is no reason to read a body of many MiB.
         """
         head = int(columns.starts[row])
         size, body = (int(columns.ints(name)[row]) for name in ("total_size", "body_length"))

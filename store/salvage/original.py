@@ -160,8 +160,9 @@ class MissingOffsets(LogObserver):
 
 
 def placed(gaps: Sequence[Gap], missing: list[MissingRange], forms: Forms) -> LostUnits:
-    """Place missing offsets in the gaps as far as there is room, in log order, the first first; positions of a queue
-    rise with the offsets.
+    """Place each missing offset in the gaps, as far as there is room, in log order.
+
+    What has to be placed first comes first. In a queue, positions rise with the offsets.
     """
     waiting = sorted(missing, key=lambda each: each.after, reverse=True)
     open_: list[MissingRange] = []
@@ -248,8 +249,10 @@ def write_log(
     files: Files,
     told: Callable[[int], None] = lambda _: None,
 ) -> int:
-    """Write the runs of a layer to log files in a new directory, holes as holes, behind a start barrier that `complete`
-    lifts. Returns how many. Raises InvalidInput, Refused as `check_layer`, NoSpace, Unreadable.
+    """Write the runs of a layer to log files in a new directory, holes as holes. A start barrier stays there until
+    `complete` has done the rest.
+
+    Returns the number of files. Raises InvalidInput and Refused as `check_layer`, NoSpace, Unreadable.
     """
     check_layer(layer, file_bytes)
     files.make_directory(directory)
@@ -438,8 +441,9 @@ def config_of_new(layout: Layout) -> BrokerConfig:
 
 
 def copy_rest(layout: Layout, target: Path, files: Files, *, readable: bool = False) -> list[str]:
-    """Copy what a new log does not give: `config/`, compaction topics, timer wheel and log. Returns what was left out.
-    readable, and raises: as `copy_store`.
+    """Copy what the log of a new store does not give: `config/`, compaction topics, timer wheel and timer log.
+
+    Returns the names of what was left out. readable, and raises: as `copy_store`.
     """
     left_out: list[str] = []
     # a broker may be at work: the wheel goes before the entries that it leads to
@@ -551,8 +555,10 @@ def gives_up(plan: Plan) -> bool:
 
 
 def file_bytes_of(runs: list[SalvageRun], sources: Sources, blanks: Mapping[int, int], config: BrokerConfig) -> int:
-    """Return the size of the log's files: configured, or as sources or BLANKs (as in `Carved`) tell, or 1 GiB. Raises
-    InvalidInput.
+    """Return the size of the log's files: configured, or as names and sizes of sources tell, or as BLANKs tell, or 1
+    GiB.
+
+    blanks: as in `Carved`. Raises InvalidInput.
     """
     common = gcd(*(blanks[run.end] for run in runs if run.end in blanks))
     size, origin = config.size("mappedFileSizeCommitLog")

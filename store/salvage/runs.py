@@ -52,8 +52,10 @@ _DEEPEST = 5
 
 
 class SalvageSource:
-    """One file or device, open for reading; `close` it. size: bytes, of a device by seeking. unreadable: ranges (begin,
-    end) that it did not give, read as zeros.
+    """One file or device, open for reading; `close` it.
+
+    size: bytes; of a device found by seeking to its end. unreadable: ranges (begin, end) that the device did not give;
+    they read as zeros.
     """
 
     def __init__(self, path: Path) -> None:
@@ -113,8 +115,10 @@ class Pieces:
 
 
 class Sources(Closing):
-    """All that is carved, by number, few open at a time; behind the files records whose blocks lie apart, under the
-    name of their file. expired: files deleted by a running broker, not read.
+    """All that is carved, by number; few sources are open at a time.
+
+    Behind the files come records whose blocks lie apart, under the name of their file. expired: numbers of the files
+    that a running broker has deleted before they were read.
     """
 
     def __init__(self, paths: Iterable[Path]) -> None:
@@ -184,8 +188,10 @@ class Images(NamedTuple):
 
 
 def images_of(named: Iterable[Path], tell: Callable[[str], None] = lambda _: None) -> Images:
-    """Return the files and devices to carve: those named, and all of directories, by name; links are followed, each
-    file once, if possible not by a link. tell: called for other links. Raises Missing, Unreadable.
+    """Return the files and devices to carve: those named, and all files of directories, by name; links are followed.
+
+    A file with several names counts once, by a name that is no link if it has one. tell: called for links that lead to
+    no file or directory. Raises Missing, Unreadable.
     """
     named = list(named)
     found, links, folders = [path for path in named if not path.is_dir()], list[Path](), list[Path]()
@@ -301,8 +307,9 @@ def _is_text(data: bytes) -> bool:
 
 
 class SalvageRun(NamedTuple):
-    """`records` records of one grade in `length` bytes from byte `at` of a source (number), log position `position` on.
-    odd: it contradicts what is around it.
+    """`records` records in `length` bytes: from byte `at` of a source, from log position `position` on.
+
+    source: its number. All records have the same grade. odd: the run contradicts what lies around it.
     """
 
     source: int
@@ -407,8 +414,9 @@ def every(data: bytearray, begin: int, end: int) -> Ints:
 
 
 def windows_of(run: SalvageRun, sources: Sources) -> Iterator[tuple[Window, Ints, int]]:
-    """Yield windows in one buffer, bytes where whole records begin, and where they end, unless the source has changed.
-    Raises Unreadable.
+    """Yield windows in a buffer that is used again, the bytes where whole records begin, and where they end.
+
+    Ends early if the source has changed. Raises Unreadable.
     """
     at, buffer, need = run.at, bytearray(0), WINDOW_BYTES
     while at < run.at_end:

@@ -183,8 +183,9 @@ def _scan_without_units(
 
 
 def _place_in_log(store: StoreReader, topic: str, queue_id: int, offsets: tuple[int, int] | None) -> tuple[int, int]:
-    """The part of the log that may hold a queue's messages without units, by its other units. offsets: wanted first ≤ k
-    < stop, None for all.
+    """The part of the log that may hold messages for which a queue has no unit, judged by its other units.
+
+    offsets: wanted queue offsets first ≤ k < stop, None for all.
     """
     from .queue_search import open_queue
 

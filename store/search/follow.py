@@ -129,8 +129,10 @@ def _nothing() -> None:
 
 
 class Follower:
-    """Reads a log from `position`, behind the last record delivered, and waits for more. note: called with one line for
-    truncation, damage, lost files.
+    """Reads a log from `position` on, and waits for more.
+
+    position: after the last delivered record. note: called with one line for a truncation, damage and files that are
+    gone.
     """
 
     def __init__(self, layout: Layout, position: int, note: Note) -> None:
@@ -178,8 +180,9 @@ class Follower:
             watch.wait()
 
     def skip(self) -> bool:
-        """Continue at the next good record, also past zeros, if nobody is writing these; return False if there is none.
-        Raises Unreadable.
+        """Continue at the next good record, also past zeros; return False if there is none.
+
+        For callers who know that the missing bytes are not being written. Raises Unreadable.
         """
         self._reopen()
         file = self._log.queue.file_at(self.position)

@@ -172,8 +172,10 @@ KeyPlaces = dict[Key, tuple[int, int, Via]]
 
 
 def places_of_keys(store: StoreReader, keys: Iterable[Key], note: Note) -> KeyPlaces:
-    """Find the first message with each key that has one: by the index, else by one scan of the log, which also finds
-    keys inside batch records and ends with the last. Memory: the keys. Raises Unreadable.
+    """Find the first message with each key; keys without one are not in the result.
+
+    The index is asked first. One scan of the log finds the others, and ends when all are found; keys of messages inside
+    batch records are in no index. Memory: that of the keys. Raises Unreadable.
     """
     wanted = dict.fromkeys(keys)
     places: KeyPlaces = {}

@@ -154,8 +154,9 @@ def found_in(batch: Batch, via: Via) -> Iterator[FoundMessage]:
 
 
 def search_log_queue(store: StoreReader, selection: Selection, part: Slice, note: Note) -> Iterator[FoundMessage]:
-    """Messages of a queue by their own queue offsets, if no queue file can be read; a batch record as stored counts
-    with all of its offsets.
+    """Messages of a queue by their own queue offsets, if no queue file can be read.
+
+    A batch record shown as stored counts with all queue offsets of its messages.
     """
     most = part.length if part.offset is None else None
     offsets = wanted_offsets(part.offset, part.length)
@@ -170,8 +171,10 @@ def wanted_offsets(offset: int | None, count: int | None) -> Range | None:
 
 
 def log_offset_at(store: StoreReader, topic: str, queue_id: int, time_ms: int, note: Note) -> int:
-    """The queue offset for a time, as of a 5.x broker, by a scan; after the last message the end, in a batch queue the
-    last batch. Raises NotFound.
+    """The queue offset for a time, as a 5.x broker answers, by a scan. Raises NotFound.
+
+    For a time after the last message, the answer is the end of the queue; in a batch queue the offset of its last
+    batch.
     """
     end = None
     selection = Selection(topic=topic, queue_id=queue_id, whole=True).of_queues(store.layout)
@@ -328,8 +331,9 @@ def queue_gaps_of(
 
 
 class Behind(NamedTuple):
-    """Messages of a topic after the end of all queues, as a killed broker leaves. firsts: queue offset of the first, by
-    queue. wanted: whether some are.
+    """Messages of a topic after the end of all queues: a broker that was killed leaves them without units.
+
+    firsts: queue offset of the first one, by queue. wanted: whether some of them are wanted.
     """
 
     firsts: dict[int, int]
@@ -360,8 +364,9 @@ def behind_of(store: StoreReader, selection: Selection, offsets: Range | None = 
 def lost_behind(
     store: StoreReader, queue: ConsumeQueue, offsets: Range = (0, LAST_OFFSET), *, reverse: bool = False
 ) -> Iterator[RecordPlaces]:
-    """The places of units first ≤ k < stop past the end of a log that has lost their records, not was truncated
-    (`StoreReader.end_is_lost`). Raises Unreadable.
+    """The places of units first ≤ k < stop that point past the end of a log that has lost their records.
+
+    Not the units left over from a truncation of the log (`StoreReader.end_is_lost`). Raises Unreadable.
     """
     begin, stop = max(offsets[0], store.queue_summary(queue).max_offset), min(offsets[1], queue.summary().max_offset)
     if begin >= stop or not store.end_is_lost:
@@ -434,8 +439,9 @@ def note_behind(store: StoreReader, note: Note) -> None:
 
 
 def behind_queues(store: StoreReader, selection: Selection, offsets: tuple[int, int] | None = None) -> int | None:
-    """The position where all queues end, if wanted messages, as a killed broker leaves for its next start, follow it;
-    else None. Raises Unreadable.
+    """The position where all queues end, if wanted messages follow it; else None.
+
+    A broker that was killed leaves such messages; its next start dispatches them. Raises Unreadable.
     """
     behind = _messages_behind(store, selection, offsets)
     return None if next(behind, None) is None else ends_of_queues(store)

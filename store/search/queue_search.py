@@ -381,8 +381,9 @@ def batch_message(store: StoreReader, topic: str, queue_id: int, queue_offset: i
 
 
 def search_batch_queues(store: StoreReader, selection: Selection, part: Slice, note: Note) -> Iterator[FoundMessage]:
-    """Messages of the selected batch queue, or of all of its topic, as of `search_queues`. Raises NotFound for an
-    unknown topic or queue, or a missing offset.
+    """Messages of the batch queue in the selection, or of all batch queues of its topic.
+
+    Order and notes: as of `search_queues`. Raises NotFound for an unknown topic or queue, or a missing offset.
     """
     topic = selection.topic
     assert topic is not None

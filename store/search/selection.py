@@ -248,8 +248,9 @@ class Selection(NamedTuple):
         return None if self.topic is None or is_pattern(self.topic) else self.topic
 
     def wanted(self, batch: Batch, *, offsets: tuple[int, int] | None = None, last_first: bool = False) -> Batch:
-        """The wanted records of a batch, or messages inside them. offsets: only with queue offsets first ≤ k < stop.
-        last_first: inside a record the last first.
+        """The wanted records of a batch, or the messages inside them.
+
+        offsets: only with queue offsets first ≤ k < stop. last_first: messages inside a record in reverse order.
         """
         from ..log.message import is_batch_record
 

@@ -151,8 +151,9 @@ class StoreReader(Closing):
         return commit_log_of(self.layout, self.log_files, rate_bytes=self.rate_bytes)
 
     def good_records(self, behind: int | None = None, stop: int | None = None) -> Iterator[Batch]:
-        """Scan the log for records, without stale ones, each batch valid until the next. behind: position to start at.
-        stop: where to end. Raises Unreadable.
+        """Scan the log for records, without stale ones. behind: the position to start at. stop: where to end.
+
+        A batch is valid until the next one is taken. Raises Unreadable.
         """
         from ..log.batch import Extent
 
@@ -221,8 +222,10 @@ class StoreReader(Closing):
 
     @cached_property
     def log_end(self) -> LogEnd:
-        """The end of the last record, by a walk from the newest one that a queue points at, else from the last file
-        that begins with a record.
+        """The end of the last record of the log.
+
+        The log is walked from the newest record that a queue points at, or without queues that can be read from the
+        last file that begins with a record.
         """
         try:
             queues = self._all_units
@@ -265,8 +268,9 @@ class StoreReader(Closing):
         return False
 
     def marked(self, message: Message) -> Message:
-        """Give a message read by its position the mark of a scan: a recycled file has records of other positions, a
-        truncated log dead ones.
+        """Add to a message read by its position the mark that a scan would give it.
+
+        A recycled file holds records of other positions; a truncated log holds dead ones.
         """
         mark = Mark.NONE
         if message.physical_offset != message.position:
@@ -365,8 +369,10 @@ class StoreReader(Closing):
 
     @cached_property
     def units_in_memory(self) -> str:
-        """Why consumers get messages without a unit on disk, or "": a broker's RocksDB has no write-ahead log, so the
-        newest units wait for a flush (spec 2.10).
+        """Why consumers get messages that no unit on disk points at, "" if that is not known.
+
+        A broker writes units to its RocksDB without a write-ahead log: the newest reach the disk only with a flush
+        (spec 2.10).
         """
         if not self.layout.rocksdb_queues or self.queues_problem or not self.in_use:
             return ""
@@ -426,8 +432,10 @@ class StoreReader(Closing):
         return found + [ends.queue_id for ends in batches if ends.end_position is None]
 
     def lost_queues(self, topic: str) -> list[int]:
-        """Ids of queues that groups consumed from but do not exist; lost for certain if the log is complete, as brokers
-        can delete those with all expired. Raises Unreadable.
+        """The ids of queues that do not exist although groups consumed from them. Raises Unreadable.
+
+        When told to, a broker deletes queues whose messages have all expired; so something is certainly missing only if
+        the log is complete.
         """
         existing = {one.queue_id for one in (*self.queues, *self.batch_summaries) if one.topic == topic}
         return sorted(
@@ -534,8 +542,9 @@ class StoreReader(Closing):
 
 
 def other_place(message: Message, queue: ConsumeQueue, number: int) -> str:
-    """The message that a unit (number: its offset) points at, "" if the right one; LMQs and batch records may have
-    other queue offsets.
+    """The message that a unit points at, "" if it is the one it should point at. number: the unit's queue offset.
+
+    In an LMQ messages have other queue offsets than in their own queue, and a batch record has several.
     """
     name = f"{message.topic}/{message.queue_id}"
     if not message.is_of(queue.topic):
@@ -556,8 +565,10 @@ def no_message(store: StoreReader, queue: ConsumeQueue | BatchConsumeQueue, offs
 
 
 def hold_still(layout: Layout) -> None:
-    """Fix the ends of log and queues in this layout to the current ones if the store is in use: what is being written,
-    and read more than once, would seem damaged. Raises Unreadable.
+    """Fix the ends of log and queues in this layout to the current ones, if the store is in use. Raises Unreadable.
+
+    A record that is being written fails its checks, and records after it may be complete a moment later: what is read
+    more than once would be reported as damaged.
     """
     with StoreReader(layout) as store:
         if layout.log_stop is not None or not store.in_use or not store.has_log:

@@ -339,8 +339,9 @@ class BrokerOptions:
             return False
 
     def notes(self) -> list[str]:
-        """Remarks for readers of answers that depend on these options; none on guessed delay levels: no message needs
-        them then.
+        """Remarks for readers of an answer that depends on these options.
+
+        Guessed delay levels get none: they are guessed only if there is no delayed message to judge.
         """
         options = [o for o in self.used if not (o.is_guess and isinstance(o.value, tuple))]
         return [note for option in options if (note := option.note())]

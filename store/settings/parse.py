@@ -135,8 +135,9 @@ def _parse(data: bytes, grammar: Grammar) -> ParsedConfig:
 
 
 def _plain(data: bytes, *, quoting: bool) -> dict[str, Any] | None:
-    """The object of a text that Python's parser reads like `_Reader`, only quicker, else None. quoting: read keys that
-    are numbers, as of offsets, too.
+    """The object of a text that Python's own parser reads like `_Reader`, only quicker; None for any other text.
+
+    quoting: keys that are numbers, as brokers write offsets, are read, too.
     """
     signs = _STRICT_TEXT.sub(b"", data)
     most = signs.count(b",") + signs.count(b"{") + signs.count(b"[") + 1

@@ -64,8 +64,9 @@ FILES: Mapping[str, str] = {kind.file: name for name, kind in KINDS.items() if k
 
 
 class ConfigProblem(NamedTuple):
-    """`size` bytes of a file from `position` on cannot be read. gives_up: a broker then does not read the .bak. noted:
-    among the noted unreadable ranges.
+    """What is wrong with a file: `size` bytes from `position` on cannot be read.
+
+    gives_up: a broker then does not read the .bak. noted: the range is already among the noted unreadable ranges.
     """
 
     position: int
@@ -141,8 +142,9 @@ def read_content(path: Path) -> ConfigContent:
 
 
 def read_config_file(path: Path, kind: str) -> ConfigFile:
-    """Read one file; malformed content raises nothing, unreadable bytes are noted, and break it. Raises Missing,
-    Unreadable, UnreadableRange.
+    """Read one file. Raises Missing, Unreadable; malformed content raises nothing.
+
+    A file with unreadable bytes counts as broken, and they are noted. Raises UnreadableRange where that is not allowed.
     """
     if path.is_dir():  # a broker fails to read it, as a broken file
         return ConfigFile(path, kind, {}, ConfigProblem(0, 0, "not a file but a directory"))
@@ -436,8 +438,9 @@ class _OffsetTable(NamedTuple):
 
 
 def read_progress(config: Path, options: Mapping[str, str] | None = None) -> Progress:
-    """The progress of all groups; empty if nothing can be read. A `.bak` stands in; of two files the later counts, a
-    RocksDB before both. options: of the broker.
+    """The progress of all groups; empty if nothing can be read. An unreadable file is replaced by its `.bak`.
+
+    If two files name the same group, the one written later counts; a RocksDB overrides both. options: of the broker.
     """
     tables = [table for name in (OFFSETS, LMQ_OFFSETS) if (table := _read_offsets(config, name)) is not None]
     tables.sort(key=lambda table: table.written_ms)

@@ -281,12 +281,8 @@ def _fields_of(schema: Schema, data: bytes) -> dict[str, Any] | None:
 def _parsed(schema: Schema, data: bytes) -> dict[str, Any] | None:
     """`_fields_of` with texts as str, without lengths and separators."""
     found = _fields_of(schema, data)
-    return found and _texts({name: value for name, value in found.items() if is_shown(name)})
-
-
-def is_shown(name: str) -> bool:
-    """Whether a record shows a field of a key or value: not lengths and separators."""
-    return not name.startswith("before_") and not name.endswith("_length")
+    shown = (n for n in found or () if not n.startswith("before_") and not n.endswith("_length"))
+    return found and _texts({name: found[name] for name in shown})
 
 
 def _texts(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -392,8 +388,10 @@ def rows_of(path: Path, file: str) -> list[dict[str, Any]]:
 
 
 def table_of(path: Path, file: str) -> dict[str, Any]:
-    """The content of the file that a RocksDB replaces: the JSON of each entry, queue ids as numbers, dataVersion if it
-    has one. Raises Unsupported, Unreadable, also for what is not JSON.
+    """The whole content of the file that a RocksDB (one of three, or one for all) replaces: the JSON of every entry,
+    queue ids as numbers, dataVersion if the database has it.
+
+    Raises Unsupported, Unreadable, also for an entry that is not JSON.
     """
     table, *more = (one.member for one in KINDS[_KIND_OF[file]].tables)
     content: dict[str, Any] = {table: {}}
@@ -482,8 +480,9 @@ def transactions_kept(path: Path) -> dict[int, bytes]:
 
 
 def timer_due(path: Path, unique_key: str) -> int | None:
-    """When the timer of a message fires, in ms, by all entries; None if the RocksDB at `path` has none. Raises
-    Unreadable, Unsupported.
+    """When the timer of a message fires, in ms; None if the RocksDB at `path` has none.
+
+    All entries are read, since they are ordered by time. Raises Unreadable, Unsupported.
     """
     if not unique_key or not is_rocksdb(path):
         return None

@@ -338,8 +338,9 @@ def index_items(files: MappedFileQueue, index: TieredIndexFile) -> Iterator[Segm
 
 
 def odd_slots(files: MappedFileQueue, index: TieredIndexFile) -> str:
-    """Return what is wrong with the slots, "" if all name items, perhaps one that a killed broker put and did not
-    count. Raises Unreadable.
+    """Return what is wrong with the slots, "" if all name items that exist. Raises Unreadable.
+
+    A broker that is killed may have put one more item than it counts; the next item takes the place of that one.
     """
     if index.slots is None:
         return ""
@@ -427,8 +428,9 @@ def _texts(file: MappedFile, problem: str, missed: int, odd: str) -> Iterator[tu
 
 
 def without_segment(rows: Any, keys: Sequence[Any], levels: int) -> Any:
-    """Return rows of a metadata table without the damaged one, useless without its size. keys: path to the value.
-    levels: number of keys to a row.
+    """Return rows of a metadata table without the damaged one: a segment without its size is useless.
+
+    keys: path to the damaged value. levels: number of keys to a row.
     """
     if len(keys) < levels or not isinstance(rows, dict) or keys[0] not in rows:
         return rows

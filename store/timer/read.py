@@ -64,8 +64,9 @@ def open_timer_log(layout: Layout) -> MappedFileQueue:
 
 
 def timer_log(files: MappedFileQueue, start: int | None = None) -> Iterator[TimerUnits | TimerRange]:
-    """Yield units and ranges from stream position `start` on; damage ends at the next multiple of their size with a
-    unit. Raises Unreadable.
+    """Yield units and ranges in order, from stream position `start` on. Raises Unreadable.
+
+    Damage ends at the next unit: units lie at multiples of their size in each file.
     """
     for file in files.files:
         if start is None or start < file.end:

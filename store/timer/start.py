@@ -278,8 +278,9 @@ def _queue_offset(
 def _offset_in_record(
     snapshot: Snapshot, rules: RecordRules, place: tuple[int, int] | None, log: tuple[int, int]
 ) -> int | None:
-    """Queue offset in the record at a place, by the entry's position and size alone, as a broker reads it; None if
-    there is no record.
+    """Queue offset in the record at a place; None if there is no record.
+
+    A broker takes position and size from the entry, and checks neither checksum nor size of the record.
     """
     if place is None:
         return None

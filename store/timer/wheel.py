@@ -202,8 +202,9 @@ class Slot(NamedTuple):
 
 
 class TimerMessage(NamedTuple):
-    """A message for the timer: its place in the log, when it is due (TIMER_OUT_MS), if it cancels (TIMER_DEL_UNIQKEY).
-    topic_hash: of REAL_TOPIC.
+    """What the timer needs of a message: its place in the log, when it is due, and its purpose.
+
+    out_ms: TIMER_OUT_MS. cancels: it has TIMER_DEL_UNIQKEY. topic_hash: hash of REAL_TOPIC.
     """
 
     offset_py: int
@@ -378,8 +379,9 @@ class TimerWriter:
         return count
 
     def _state(self, log: MappedFileQueue, wheel: Wheel) -> TimerPosition | None:
-        """The state that a broker's start finds, with units behind the flushed position in the wheel; None if files are
-        better left to it.
+        """The state that a broker's start finds; None if the files are better left to the broker.
+
+        Puts units behind the flushed position into the wheel, as a broker does.
         """
         check = read_timer_check(self._check)
         wheel_size = wheel_bytes(self._layout.timer_wheel)

@@ -54,8 +54,10 @@ class EventKind(StrEnum):
 
 
 class Event(NamedTuple):
-    """One event. timestamp: when, or None. position: of the record that shows it. queue_offset: in topic/queue_id.
-    group: of consumers. path: the file within the store that shows it, if not the log.
+    """One event. timestamp: when, None if nothing tells it. position: of the record that shows it.
+
+    queue_offset: in topic/queue_id. group: of consumers. path: the file that shows the event, within the store, if that
+    is not the commit log.
     """
 
     event: EventKind
@@ -133,8 +135,9 @@ class Judgement(NamedTuple):
 
 @dataclass(frozen=True)
 class GroupVerdict:
-    """The verdict on one group. next_command: shows or mends the cause, or "". topic, queue_id, queue_offset: the place
-    judged, None without one.
+    """The verdict on one group. next_command: shows or mends the cause, "" for none.
+
+    topic, queue_id, queue_offset: the place that was judged, None while there is none.
     """
 
     group: str
@@ -170,8 +173,9 @@ class Fate(StrEnum):
 
 
 class NextStart(NamedTuple):
-    """What the next start does. broker_version: of the profile; broker_version_reason: why it was guessed, None if
-    given. broker_versions: all that fit.
+    """What the next start does to the message. broker_version: of the simulated profile.
+
+    broker_version_reason: why that version was guessed, None if it was given. broker_versions: all versions that fit.
     """
 
     fate: Fate

@@ -479,8 +479,9 @@ def led_to(store: StoreReader, place: QueuePlace) -> tuple[int, str] | None:
 
 
 def naming(store: StoreReader, position: int, topic: str | None = None) -> Iterator[tuple[QueuePlace, str]]:
-    """Yield the units that name a place of the log, each with the path of its queue, from a few of each. topic: only
-    its queues. Raises Unreadable.
+    """Yield the units that name a place of the log, each with the path of its queue. Raises Unreadable.
+
+    topic: only queues of this topic. A few units of each queue are read.
     """
     if store.queues_unread:
         return

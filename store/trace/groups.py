@@ -158,8 +158,10 @@ def _of_offsets(layout: Layout, found: GroupTables) -> None:
 
 
 def _written_beside(layout: Layout, name: str, written_ms: int) -> str:
-    """Return another file that a broker writes as often as `name`, or when it shuts down, with the same time, or "":
-    the time of one alone may be that of a copy, or a touch.
+    """Return another file than `name` that a broker writes as often, or when it shuts down, and that has the same time;
+    "" for none.
+
+    The time of one file alone may be that of a copy, or of a later touch.
     """
     others = [layout.config / other for other in FILES if other != name]
     for path in (layout.checkpoint, *others):

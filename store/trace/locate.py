@@ -40,8 +40,9 @@ class TraceTarget(NamedTuple):
 
 
 class PlaceWithoutRecord(NamedTuple):
-    """A place without a readable record that was asked for, or named. named_by: files of index and queues that name it.
-    by_key: the index led there.
+    """A place without a readable record that was asked for, or that the index names.
+
+    named_by: files of the index and of queues that name the place. by_key: the index led there.
     """
 
     position: int | None

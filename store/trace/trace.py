@@ -76,8 +76,9 @@ class TraceQuestion(NamedTuple):
 
 
 def trace(store: StoreReader, question: TraceQuestion, note: Note) -> Iterator[Trace]:
-    """Yield an answer for each message meant, in log order, if any. note: called with a line for each thing worth
-    knowing. Raises InvalidInput, Unreadable.
+    """Yield an answer for each message that is meant, in log order; none if nothing is found.
+
+    note: called with a line for each thing worth knowing. Raises InvalidInput, Unreadable.
     """
     located = locate(store, question.asked, note)
     tracer = _Tracer(store, question, note)
@@ -458,8 +459,9 @@ def command_for(judgement: Judgement, place: QueuePlace, layout: Layout, given: 
 
 
 def commands_of(found: Trace, place: QueuePlace, layout: Layout, given: Given, *, harms: bool = False) -> list[str]:
-    """Return all commands, each once, first what keeps a start from doing harm (harms: it takes a record or unit).
-    place: of the record for the message.
+    """Return all commands, each once; first what keeps a start from doing harm.
+
+    place: of the record that stands for the message. harms: the start takes a record or its unit away.
     """
     commands = []
     if harms or (found.next_start is not None and found.next_start.fate in _HARMFUL):
