@@ -103,7 +103,10 @@ def _joined(values: list[Any]) -> Any:
 
 
 def rows_of(ordered: Ints, wanted: Ints) -> tuple[Ints, Flags]:
-    """Look up n wanted numbers in `ordered` (ascending): (row, found), int64[n] and bool[n]; no row means nothing."""
+    """Look up n wanted numbers: (row, found), int64[n] and bool[n]. The row of a number not found means nothing.
+
+    ordered: int64[m], ascending.
+    """
     if not len(ordered):
         return np.zeros(len(wanted), np.int64), np.zeros(len(wanted), np.bool_)
     rows = np.minimum(np.searchsorted(ordered, wanted), len(ordered) - 1)

@@ -109,7 +109,10 @@ def fill(
 
 @dataclass
 class _CompactionPass:
-    """One pass over messages of some topics in a log, those inside batch records, too. damage: what is unreadable."""
+    """One pass over the messages of some topics in a log; those inside batch records one by one.
+
+    damage: what could not be read.
+    """
 
     ask: ReadOptions
     note: Note
@@ -205,7 +208,10 @@ def _keyed_messages(batch: Batch) -> pa.Table:
 
 
 def _latest(tables: Sequence[pa.Table]) -> pa.Table:
-    """The last message of each key, in log order: a topic that was created again begins at queue offset 0 again."""
+    """The last message of each key; tables are in log order.
+
+    Queue offsets do not say which is last: a topic that was deleted and created again begins at 0 again.
+    """
     groups = pa.concat_tables(tables).group_by(list(_KEY), use_threads=False)
     found = groups.aggregate([(name, "last") for name in _LATEST])
     return found.rename_columns([name.removesuffix("_last") for name in found.column_names])

@@ -215,7 +215,11 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True)
 class DataSet:
-    """What a directory of exports holds. newest: series of its newest files. note: or None. files: how many."""
+    """What a directory of exports holds. newest: the series of its newest files. note: None if there is none, or not
+    read.
+
+    files: how many.
+    """
 
     files: int = 0
     newest: int = 0
@@ -223,7 +227,10 @@ class DataSet:
 
     @classmethod
     def at(cls, target: Path, *, note: bool = True) -> Self:
-        """Look at a directory, which need not exist. note: read it. Raises Refused for a foreign file, Unreadable."""
+        """Look at a directory, which need not exist. note: read the note.
+
+        Raises Refused for a file that is not of an export, Unreadable.
+        """
         newest: tuple[int, str, Path] | None = None
         count = 0
         for path, name in _files_in(target):

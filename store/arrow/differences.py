@@ -363,7 +363,10 @@ class Left:
 
 
 def look(a: ReadOptions, b: ReadOptions, parts: Sequence[Sequence[LogSplit]], most: int) -> Left | None:
-    """Compare parts of two sides; None if more than `most` messages are unmatched. Raises StoreError for a log."""
+    """Compare some parts of one side with some of the other; None if more than `most` messages are unmatched.
+
+    Raises StoreError for a log that cannot be read.
+    """
     queues: dict[Queue, int] = {}
     unsound, firsts = Unsound(), Firsts()
     sides = [side_of(ask, mine, queues, unsound) for ask, mine in zip((a, b), parts, strict=True)]

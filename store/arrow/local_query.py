@@ -39,7 +39,10 @@ class _End(Exception):
 
 
 def in_thread(items: Callable[[], Iterator[_Item]], stop: Callable[[], None]) -> Generator[_Item, None, None]:
-    """Yield, and raise, what `items` does, from a thread a few items ahead. stop: called here to end it early."""
+    """Yield what `items` yields, computed in a thread a few items ahead. stop: called from this thread to end it early.
+
+    Raises what `items` raises.
+    """
     ready: Queue[_Item | BaseException] = Queue(_AHEAD)
     given_up = Event()
 

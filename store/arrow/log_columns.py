@@ -124,7 +124,9 @@ _BODY_BYTES_MAX = 32 << 20
 
 
 class PropertyPairs(NamedTuple):
-    """All properties: row of the message, name, value; if all are as stored; bytes of each item with separators."""
+    """Names and values of all properties: row of the message, name, value; whether all texts are as stored; the bytes
+    of each item with its separators.
+    """
 
     row: Ints
     name: pa.Array

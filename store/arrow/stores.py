@@ -445,7 +445,10 @@ class ReadOptions:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Self:
-        """From Spark's options, whose names may be in lower case. Raises InvalidInput, and what `stores_of` raises."""
+        """From Spark's options, whose names it may have put in lower case.
+
+        Raises InvalidInput, and what `stores_of` raises.
+        """
         given = {name.lower(): value for name, value in options.items()}
         if unknown := sorted(given.keys() - OPTIONS):
             known = ", ".join(sorted(OPTIONS))

@@ -479,7 +479,10 @@ class LagTable(Table):
 
 
 class FindingTable(Table):
-    """A row is a finding as in `verify --format json`; a store that cannot be read is a fatal one without a code."""
+    """A row is a finding as in `verify --format json`.
+
+    A store that cannot be read is a fatal finding without a code.
+    """
 
     reports_unread = True
     columns: ClassVar = {

@@ -50,7 +50,10 @@ _TABLES: Mapping[str, Table] = {
 
 
 class DamagePart(NamedTuple):
-    """A unit of reading; `part` is None for a store that cannot be read, see reason. of: one of `DAMAGE_OF`."""
+    """A unit of reading; `part` is None for a store that cannot be read, see reason.
+
+    of: one of `DAMAGE_OF`.
+    """
 
     store: str
     part: LogSplit | TablePart | None
@@ -111,7 +114,10 @@ FINDINGS = "findings"
 
 @dataclass(frozen=True)
 class View:
-    """source: the view's data source on Spark. columns: names and SQL types. table: that it is read from, or None."""
+    """A view. source: its data source on Spark. columns: names and SQL types, in order.
+
+    table: the table it is read from, None for a view that is not read from one.
+    """
 
     name: str
     source: str
@@ -203,7 +209,10 @@ def _mask(expression: pc.Expression, rows: pa.Table) -> Flags:
 
 @dataclass(frozen=True)
 class BatchFilter:
-    """A filter over messages of a store, applied before the other columns are made. fields: the columns it needs."""
+    """A filter over the messages of a store, applied before the other columns are made.
+
+    fields: the columns it needs.
+    """
 
     store: str
     expression: pc.Expression

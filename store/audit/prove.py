@@ -204,7 +204,9 @@ class Prover:
                 self._add(rest, dispatched if rest is item else None)
 
     def settled(self) -> list[dict[QueueId, ComparedUnits]] | None:
-        """Return all messages since the last call if each has its unit and tags code, else None. Raise Unreadable."""
+        """Return all messages since the last call, if each has its unit with its tags code, else None. Raise
+        Unreadable.
+        """
         if self._settled is not None:
             self._settle()
         found, self._settled = self._settled, []
@@ -280,7 +282,9 @@ class Prover:
         return self._unindexed
 
     def _settle(self, *, at_gap: bool = False) -> None:
-        """Compare consecutive windows with their units; note what is in order. at_gap: what follows is no neighbour."""
+        """Compare consecutive windows with their units, and note what is in order. at_gap: what follows does not
+        continue them.
+        """
         group, self._windows, self._waiting, self.laid = self._windows, [], 0, {}
         if at_gap and group and self._found.only_long and self._is_short(group):
             self._settled = None
@@ -303,7 +307,9 @@ class Prover:
         return not is_long(len(queues), messages, end - begin)
 
     def _compare(self, group: list[_MessageWindow]) -> range:
-        """Compare windows with their units. Return the range of windows that are not in order, empty if all are."""
+        """Compare windows with their units. Return an empty range if all are in order, else the range of windows that
+        are not.
+        """
         if not group:
             return range(0)
         parts = [window.messages for window in group]
@@ -377,7 +383,9 @@ def units_by(making: Dispatching | None) -> Dispatching | None:
 
 
 def _without_damaged(batch: Batch) -> Iterator[Batch]:
-    """Yield the records before, between (if these are many) and behind those with a damaged body."""
+    """Yield the records before, between and behind those with a damaged body; between only if these are few: what is
+    short is no run.
+    """
     if batch.body_crc_ok is None or batch.body_crc_ok.all():
         yield batch
         return
@@ -394,7 +402,10 @@ def _without_damaged(batch: Batch) -> Iterator[Batch]:
 
 
 def is_in_order(batch: Batch, reach: int, properties: PropertyItems) -> bool:
-    """Return whether the records continue at `reach` and are as `VerifiedRun` says, apart from queues."""
+    """Return whether the records continue at `reach` and are as `VerifiedRun` says, apart from queues.
+
+    properties: of the records.
+    """
     columns = batch.columns
     if batch.mark > Mark.AFTER_DAMAGE or int(batch.position[0]) != reach:
         return False
@@ -433,7 +444,9 @@ def with_verified_queues(verified: VerifiedLog, snapshot: Snapshot) -> VerifiedL
 
 
 def _has_nothing_else(messages: QueueRange, entries: tuple[DirectoryEntry, ...], file_bytes: int) -> bool:
-    """Return whether whole, consecutive files have exactly these messages, and zeros behind them in the last."""
+    """Return whether the files of a queue are whole and consecutive, have exactly these messages from their first byte
+    into their last file, and zeros behind them.
+    """
     stream = FileUnits.of(entries, file_bytes)
     files, last = stream.files.files, stream.files.files[-1:]
     follow = all(file.end == later.start for file, later in pairwise(files))
@@ -465,7 +478,10 @@ _PART_BYTES = 32 << 20
 
 
 def prove_log(proof: Proof, jobs: int = 1, tell: Callable[[int], None] | None = None) -> VerifiedLog:
-    """Return what of the log is in order. Raise Unreadable. tell: called with the log position reached."""
+    """Return what of the log is in order. Raise Unreadable.
+
+    tell: called with the log position reached. jobs: number of processes.
+    """
     noting = NOTING if proof.making is None else NOTING_HASHES
 
     def part(begin: int, end: int, tell: Callable[[int], None] | None = None) -> VerifiedLog:
@@ -486,7 +502,10 @@ def in_parts(
     jobs: int,
     tell: Callable[[int], None] | None = None,
 ) -> VerifiedLog:
-    """Return what `jobs` processes find, each in its part of the log. part: reads such a range. Raise Unreadable."""
+    """Give each of `jobs` processes a part of the log, and return what they find together. Raise Unreadable.
+
+    part: reads the log between two positions.
+    """
     bounds = _bounds(log, 1 if reading_rate() else jobs)  # several processes would read more
     with ExitStack() as stack:
         children = [stack.enter_context(Forked(partial(part, begin, end, None))) for begin, end in bounds[1:]]

@@ -212,7 +212,9 @@ class QueueAudit:
         return not any(np.isin(positions, own).any() for positions in named)
 
     def has_room(self, offsets: Ints, positions: Ints) -> Flags:
-        """bool[n]: a message could lie at that position, between those of the log, or be one with another offset."""
+        """Return for which offsets a message could lie at that position, between those of the log, or be one of these
+        with another offset: bool[n].
+        """
         if self.irregular:
             return np.ones(len(offsets), np.bool_)
         room: Flags = (offsets >= self.next) & (positions >= self.last_position)

@@ -118,13 +118,17 @@ class QueueRange(NamedTuple):
 
 
 class VerifiedQueue(NamedTuple):
-    """A queue whose files (entries) have the units of these messages from the first unit on, and zeros behind them."""
+    """A queue whose files have the units of these messages, from the first unit of the first file on, and zeros behind
+    them. entries: its files.
+    """
 
     messages: QueueRange
     entries: tuple[DirectoryEntry, ...]
 
     def units(self, first: int, count: int) -> Units | None:
-        """Return position and size of the last unit if `first` is there or behind, then zeros; None if before."""
+        """Return position and size of the units from `first` on: of the last one, then zeros. None if earlier units are
+        wanted, which must be read.
+        """
         last = self.messages.next - 1
         if first < last:
             return None
@@ -331,7 +335,10 @@ class RecordFacts(NamedTuple):
 
 
 class VerifiedPieces:
-    """Runs and BLANKs of a part of a log, in pieces without a hole. end: of the last, -1 if nothing can follow."""
+    """Runs and BLANKs of one part of a log, in pieces without a hole.
+
+    end: where the last piece ends, -1 if no more can be added to it.
+    """
 
     def __init__(self, log: CommitLog, start: int) -> None:
         self._log, self._start = log, start

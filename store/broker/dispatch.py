@@ -38,7 +38,10 @@ class HasColumns(Protocol):
 
 
 class Units(Rows):
-    """Units in a broker's order, int64[n] each. record: row of the batch. topic_id: index into `Dispatched.topics`."""
+    """Consume queue units, int64[n] each, in the order in which a broker writes them.
+
+    record: row of the batch. topic_id: index into `Dispatched.topics`.
+    """
 
     record: Ints
     topic_id: Ints
@@ -51,7 +54,10 @@ class Units(Rows):
 
 
 class IndexItems(Rows):
-    """Index items in the order of a broker, int64[n] each. record: row of the batch. key_hash: never negative."""
+    """Index items, int64[n] each, in the order in which a broker writes them.
+
+    record: row of the batch. key_hash: never negative.
+    """
 
     record: Ints
     key_hash: Ints

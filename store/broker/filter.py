@@ -72,7 +72,10 @@ def texts_of(strings: Sequence[bytes]) -> list[Value]:
 
 
 def codes_of(operator: Operator, strings: Ragged, *more: Value) -> Ints | None:
-    """The code of a condition for each property value; None if the bytes cannot tell. more: the right operand."""
+    """The code of a condition for each property value; None if the bytes cannot tell.
+
+    more: the right operand, if the operator has one.
+    """
     if isinstance(operator, TextTest):
         return _text_test_codes(operator, strings)
     if isinstance(operator, InList):
@@ -136,7 +139,9 @@ def _rows_with(strings: Ragged, rows: Ints, at: Ints, text: bytes) -> Ints:
 
 
 def _contain(strings: Ragged, text: bytes) -> Flags:
-    """bool[n]: which strings contain `text`. All are searched at once, with separators that no match spans."""
+    """bool[n]: which strings contain `text`. All are searched at once, joined by a separator, so that no match spans
+    two strings.
+    """
     found = np.zeros(len(strings), np.bool_)
     if ITEM_SEPARATOR in text:
         return found

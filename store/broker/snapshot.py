@@ -282,7 +282,9 @@ def broken_links(snapshot: Snapshot) -> Iterator[Missing]:
 
 
 def files_for_queues(layout: Layout) -> Iterator[str]:
-    """Yield files in place of the directory of a queue, or of a topic in topics.json: no broker makes it there."""
+    """Yield the files in place of the directory of a queue, or of a topic that topics.json names: no broker makes the
+    queue there.
+    """
     topics: Collection[str] | None = None
     for parent in (layout.consume_queue, layout.batch_consume_queue, layout.consume_queue_ext):
         for topic in list_entries(parent):

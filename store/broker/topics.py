@@ -54,7 +54,10 @@ def _with_int_keys(pairs: list[tuple[str, Any]]) -> dict[str | int, Any]:
 
 
 def read_json(path: Path) -> dict[Any, Any] | None:
-    """Members of a JSON file as a broker reads it; None if a more tolerant reader finds some. Raises StoreError."""
+    """The members of a JSON file as a broker reads it; None if only a more tolerant reader finds some.
+
+    Raises StoreError if the file cannot be read.
+    """
     try:
         found = loads(read_regular(path, _LARGEST_BYTES).decode("utf-8", "surrogateescape"))
     except (ValueError, RecursionError):

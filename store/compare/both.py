@@ -69,7 +69,10 @@ def _differs(part: str, name: str, a: Any, b: Any, position: int | None = None) 
 
 
 def queues(a: StoreReader, b: StoreReader, *, units: bool) -> Iterator[Differs]:
-    """Yield queues that one side lacks, or that end elsewhere. units: compare these, too. Raise Unreadable."""
+    """Yield queues that only one side has, or whose ends differ. units: the logs are the same, so compare units, too.
+
+    Raise Unreadable.
+    """
     for store in (a, b):
         if store.queues_problem:  # even of both sides: nothing says that they are the same
             raise Unreadable(store.queues_problem)
@@ -90,7 +93,9 @@ _BATCHES, _MESSAGES = "a queue of batches", "a queue of messages"
 
 
 def _units(a: StoreReader, b: StoreReader, one: QueueSummary, two: QueueSummary, name: str) -> Iterator[Differs]:
-    """Yield the first different unit of offsets that both have, and how many differ; or that the kinds differ."""
+    """Yield the first different unit of offsets that both have, and how many differ; or that the queues are of two
+    kinds.
+    """
     start, stop = max(one.min_offset, two.min_offset), min(one.max_offset, two.max_offset)
     first, count = None, 0
     with open_queue(a, one.topic, one.queue_id) as queue_a, open_queue(b, one.topic, one.queue_id) as queue_b:

@@ -142,7 +142,9 @@ def _ranges_in_files(store: StoreReader, extent: PositionRange | None) -> list[P
 
 
 def _is_same(logs: tuple[MappedFileQueue, MappedFileQueue], start: int) -> bool:
-    """Return whether a record's head, with time and origin, is the same in both logs at one of the first few places."""
+    """Return whether both logs have the same bytes of a record's head, with time and origin. Damage aside, one of the
+    first few places is enough.
+    """
     places = [start + number * _WINDOW_BYTES for number in range(_PLACES)]
     pairs = [[_read(log, place, _HEAD_BYTES) for log in logs] for place in places]
     return any(a == b and any(a) for a, b in pairs if a and b)

@@ -120,7 +120,9 @@ Plan = Callable[[Scene], Iterator[Edit]]
 
 
 class Scenario(NamedTuple):
-    """name: as on the command line. plan: gives the edits for a store. links: incidents. kills: as of `scenario`."""
+    """name: as on the command line. summary: one line. plan: gives the edits for a store. links: incidents. kills: as
+    of `scenario`.
+    """
 
     name: str
     summary: str
@@ -266,7 +268,10 @@ class Drill(NamedTuple):
 
 
 def plan(store: StoreReader, scenario: Scenario, seed: int) -> list[Edit]:
-    """Return the edits of a scenario for a store, the same for a seed. Raises NotFound for nothing to damage."""
+    """Return the edits of a scenario for this store, the same for the same seed. Nothing is written.
+
+    Raises NotFound if the store lacks what the scenario damages.
+    """
     edits = list(scenario.plan(Scene(store, random.Random(f"{seed} {scenario.name}"))))
     if scenario.kills and not store.layout.abort.exists():
         edits.append(Edit.create(store.layout.abort, b"", "the broker did not stop in order"))

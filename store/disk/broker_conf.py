@@ -203,7 +203,9 @@ class BrokerConfig(Mapping[str, str]):
         return BrokerConfig(options, words, whole=self._whole, untaken=untaken, unsure=self.unsure, rules=self._rules)
 
     def for_new_store(self) -> BrokerConfig:
-        """These options for a new store elsewhere: without paths, and without a master whose log it would copy."""
+        """These options for a store that is created elsewhere: without paths of the store, and without a master whose
+        log it would copy.
+        """
         named = {
             name: value
             for name, value in self._named.items()
@@ -275,7 +277,9 @@ class BrokerConfig(Mapping[str, str]):
         return named if Path(named).is_absolute() and Path(named).resolve() != root.resolve() else ""
 
     def log_elsewhere(self, root: Path) -> str:
-        """Why a broker with these options reads another log or other parts than here for `root`; "" if not so."""
+        """Why a broker with these options does not read the log of the store at `root` as it is read here, or not with
+        the rest of this store; "" if it does.
+        """
         from shlex import quote  # which a quick start does not need
 
         if self._rules.splits is False and "," in self.get(_LOG, ""):

@@ -117,7 +117,10 @@ def keeps_page_cache() -> bool:
 
 
 def read_keeping_cache(descriptor: int, buffer: memoryview, offset: int) -> int:
-    """Fill `buffer` from byte `offset` on, page cache unchanged; return the number of bytes read. Raises OSError."""
+    """Fill `buffer` from byte `offset` of a file on, leaving the page cache unchanged; return the number of bytes read.
+
+    Raises OSError.
+    """
     os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)  # no read-ahead
     done = 0
     while done < len(buffer):
@@ -494,7 +497,10 @@ def read_at(path: str | PathLike[str], size: int, offset: int) -> bytes:
 def pieces(
     path: str | PathLike[str], offset: int = 0, size: int | None = None, *, piece_bytes: int = 1 << 20
 ) -> Iterator[bytes]:
-    """Yield up to `size` bytes (None: all) of a regular file from byte `offset` on. Raises as `opened` and `read`."""
+    """Yield `size` bytes (None: all) of a regular file from byte `offset` on, in pieces, at most up to its end.
+
+    Raises as `opened` and `read`.
+    """
     with opened(path) as descriptor:
         end = os.fstat(descriptor).st_size
         end = end if size is None else min(end, offset + size)
@@ -532,7 +538,10 @@ def parts_of(
 def whole_units(
     at: int, data: bytearray, got: int, unread: list[Unread], unit_bytes: int
 ) -> Iterator[tuple[int, bytes | bytearray]]:
-    """Yield the parts of a window of `got` bytes from byte `at` on, without units that reach into `unread` ranges."""
+    """Yield the parts of a window of `got` bytes from byte `at` on, without units that are not wholly readable.
+
+    unread: the unreadable ranges in it.
+    """
     if not unread:
         del data[got:]
         if data:
@@ -552,7 +561,10 @@ def whole_units(
 
 
 def next_data(descriptor: int, offset: int) -> int | None:
-    """First byte from `offset` on not in a hole, or None; `offset` itself if the file system cannot tell."""
+    """First byte from `offset` on that is not in a hole, None if there is none.
+
+    `offset` itself if the file system cannot tell.
+    """
     try:
         return os.lseek(descriptor, offset, os.SEEK_DATA)
     except OSError as error:

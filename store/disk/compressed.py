@@ -57,7 +57,9 @@ _kept: OrderedDict[Hashable, _UnpackedFile] = OrderedDict()
 
 
 class OpenFiles(Closing):
-    """Descriptors of up to `most` files, by path; none in a copy for another process, where numbers differ."""
+    """Descriptors of up to `most` files, by path. A copy for another process has none: their numbers may mean other
+    files there.
+    """
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -139,7 +141,10 @@ def is_compressed(path: str | os.PathLike[str]) -> bool:
 
 
 def _head(path: str | os.PathLike[str], size: int) -> bytes:
-    """The first bytes of a file; zeros, with which none begins, for unreadable ones. Raises Missing, Unreadable."""
+    """The first bytes of a file. Unreadable bytes are noted and read as zeros, with which no compressed file begins.
+
+    Raises Missing, Unreadable.
+    """
     head = bytearray(size)
     with opened(path) as descriptor:
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)  # no read-ahead for a few bytes
@@ -361,7 +366,10 @@ class _Decompressor(NamedTuple):
 
 
 def decompress(source: IO[bytes], sink: UnpackedSink) -> str:
-    """Unpack `source` into `sink`; return what is wrong with the data, or "". Raises UnpackedTooLarge, OSError."""
+    """Unpack `source` into `sink`; return what is wrong with the data, "" if nothing is.
+
+    Raises UnpackedTooLarge, OSError.
+    """
     from ...formats.compression import MAGIC_BYTES, compression_of
 
     compression = compression_of(source.read(MAGIC_BYTES))

@@ -229,7 +229,10 @@ class MappedFileQueue(Closing):
         return self.read_file(file, position - file.start, size)
 
     def read_file(self, file: MappedFile, offset: int, size: int) -> bytes:
-        """Up to `size` bytes of a file of this queue from its byte `offset` on. Raises UnreadableRange, Unreadable."""
+        """Up to `size` bytes of one file of this queue from its byte `offset` on.
+
+        Raises UnreadableRange, Unreadable.
+        """
         size = max(0, min(size, file.size - offset))
         if (self.aside or self.stop is not None) and not file.compressed:
             data = bytearray(size)
@@ -263,7 +266,10 @@ class MappedFileQueue(Closing):
         return got
 
     def read_into(self, file: MappedFile, offset: int, buffer: memoryview) -> int:
-        """Fill `buffer` from byte `offset` of a file on; return how many bytes. Raises UnreadableRange, Unreadable."""
+        """Fill `buffer` from byte `offset` of one file on; return the number of bytes.
+
+        Raises UnreadableRange, Unreadable.
+        """
         got, unread = self.fill(file, offset, buffer)
         if unread:
             raise byte_reader.failed(unread[0])
@@ -337,7 +343,10 @@ class MappedFileQueue(Closing):
         return file.path
 
     def next_data(self, file: MappedFile, offset: int) -> int | None:
-        """First byte from `offset` on not in a hole, or None; `offset` itself if the file system cannot tell."""
+        """First byte from `offset` on that is not in a hole of a sparse file, None if there is none.
+
+        `offset` itself if the file system cannot tell.
+        """
         try:
             found = byte_reader.next_data(self.descriptor(file), offset)
         except Missing:
@@ -357,11 +366,17 @@ class MappedFileQueue(Closing):
         return None
 
     def data_end(self, file: MappedFile, offset: int) -> int:
-        """Where the data at `offset` ends: at a hole, or at the end of the file, also if nobody can tell."""
+        """Where the data at `offset` ends: at a hole of a sparse file or the end of the file.
+
+        The end of the file if the file system cannot tell.
+        """
         return byte_reader.data_end(self.descriptor(file), offset, file.size)
 
     def grown_bytes(self, file: MappedFile) -> int:
-        """Bytes the file has grown since it was listed; negative if it became shorter. Raises Missing, Unreadable."""
+        """Bytes that the file has grown since it was listed; negative if it was cut, or replaced by a shorter one.
+
+        Raises Missing, Unreadable.
+        """
         return 0 if file.compressed else os.fstat(self.descriptor(file)).st_size - file.size
 
     def is_deleted(self, file: MappedFile) -> bool:
@@ -438,7 +453,10 @@ def _list(
 def in_order(
     found: list[MappedFile], packed: Callable[[MappedFile], AnyPacked] = attrgetter("path")
 ) -> list[MappedFile]:
-    """Files of a stream by position, of two at one the usual name first. packed: what to unpack for a packed file."""
+    """Files of one stream by position; of two files with one position the usual name comes first.
+
+    packed: what to unpack for a compressed file.
+    """
     found.sort(key=lambda file: (file.start, file.compressed, not _has_usual_name(file), file.path))
     return list(_with_sizes(found, packed)) if any(file.compressed for file in found) else found
 

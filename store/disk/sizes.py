@@ -55,7 +55,9 @@ def consume_queue_size(layout: Layout) -> Size:
 
 
 def size_of_queues(directory: Path, unit_bytes: int = 1) -> int:
-    """The commonest size of a file, a multiple of `unit_bytes`, among the first queues below a directory, or 0."""
+    """The commonest size of a file among the first queues below a directory, a multiple of `unit_bytes` as those of
+    whole files are; 0 without one.
+    """
     queues = islice(queue_directories(directory), _QUEUES_LOOKED_AT)
     found = Counter(size_of(MappedFileQueue.open(queue.path).files) for queue in queues)
     sizes = (size for size in found if size and size % unit_bytes == 0)

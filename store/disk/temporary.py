@@ -102,7 +102,10 @@ _NEVER = 1 << 62
 
 
 class Spill:
-    """Keeps arrays of one process: the first in memory, later ones in temporary files as long as these have space."""
+    """Keeps arrays for one process: the first ones in memory, later ones in the directory for temporary files.
+
+    If that has no space, they stay in memory.
+    """
 
     def __init__(self) -> None:
         self._owner, self._memory_left = os.getpid(), _IN_MEMORY_BYTES

@@ -31,7 +31,9 @@ def cores() -> int:
 
 @contextmanager
 def beside(work: Callable[[], T], *, worth: bool) -> Iterator[Callable[[], T]]:
-    """Run `work` in a child process in this block if `worth` it; yield a function that waits for the result."""
+    """Run `work` in a child process in this block if it is `worth` a process; yield a function that waits for and
+    returns the result. The child ends with the block.
+    """
     if not worth:
         yield work
         return

@@ -48,7 +48,9 @@ class IndexState(NamedTuple):
 
 
 def stored_files(entries: Sequence[DirectoryEntry]) -> Iterator[StoredIndex]:
-    """Yield files whose name is a number, in the order of the entries, but no broken links. Raises Unreadable."""
+    """Yield the files whose name is a number, in the order of the entries; links to nothing are left out. Raises
+    Unreadable.
+    """
     for entry in entries:
         named = java_integer(entry.name, 64) is not None
         if named and not entry.directory and (entry.size or broken_link(entry.path) is None):
@@ -134,7 +136,10 @@ def uncovered(ranges: Sequence[tuple[int, int]], batch: Batch, *, tagged: bool) 
 
 @dataclass
 class IndexAudit:
-    """Checks the index against the log. good: so many files at the front are sound and lie in it. tagged: tags, too."""
+    """Checks the index against the records of the log.
+
+    good: how many files at the front are sound and lie before the log's end. tagged: tags are indexed, too.
+    """
 
     files: IndexFiles
     good: int
@@ -165,7 +170,9 @@ class IndexAudit:
 
     @property
     def can_take_runs(self) -> bool:
-        """Whether `note_run` is as good as `records`: files given up cover only records behind those that stay."""
+        """Whether `note_run` is as good as `records`: the files that are given up cover only records behind those of
+        all files that stay.
+        """
         reached = max((end for _, end in self.ranges), default=-1)
         return all(begin > reached for begin, _ in self.given_up)
 

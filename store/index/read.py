@@ -137,7 +137,10 @@ class IndexFile(Closing):
 
     @cached_property
     def header(self) -> Header:
-        """The header; zeros if the file is too short or cannot be read, which is noted. Raises Missing, Unreadable."""
+        """The header; zeros if the file is too short, or if it cannot be read, which is noted.
+
+        Raises Missing, Unreadable.
+        """
         try:
             return self.read_header()
         except UnreadableRange as error:
@@ -186,7 +189,10 @@ class IndexFile(Closing):
                 yield number + (byte - at) // ITEM_BYTES, np.frombuffer(part, dtype)
 
     def slot_columns(self) -> Iterator[tuple[int, npt.NDArray[np.int32]]]:
-        """Yield all slots in windows, as (number of the first, newest items int32[n]). Raises UnreadableRange."""
+        """Yield all slots in windows, as (number of the first, newest items int32[n]).
+
+        Raises UnreadableRange.
+        """
         import numpy as np
 
         from ...formats.derive import dtype_of
@@ -200,8 +206,9 @@ class IndexFile(Closing):
 
     @property
     def content_is_valid(self) -> bool:
-        """Whether slots name items; items have hashes, in the range of the header, and point back. Raises
-        UnreadableRange.
+        """Whether slots name items of the file, and items have hashes, lie in the header's range and point back.
+
+        Raises UnreadableRange.
         """
         import numpy as np
 
@@ -235,7 +242,10 @@ class IndexFile(Closing):
 
     @property
     def consistent(self) -> bool:
-        """Whether header, first and last item and its slot agree, or there are no items; unreadable ones do not."""
+        """Whether header, first and last item and the last item's slot agree; true for a file without items.
+
+        False if they cannot be read, which is noted.
+        """
         try:
             return self._ends_agree()
         except UnreadableRange as error:
@@ -440,7 +450,10 @@ def _follow_chain(
 
 
 def open_index_file(path: str | os.PathLike[str], config: BrokerConfig | None = None) -> IndexFile:
-    """Open an index file; its content, else the files beside it, show its geometry. Raises Missing, Unreadable."""
+    """Open one index file, wherever it lies. If its content does not show its geometry, the files beside it do.
+
+    Raises Missing, Unreadable.
+    """
     config = config or BrokerConfig()
     slots, items = (config.size(name) for name in ("maxHashSlotNum", "maxIndexNum"))
     usual = Geometry(slots[0], items[0])

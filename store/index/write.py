@@ -110,7 +110,10 @@ class SlotTable:
 
 
 class IndexImage:
-    """Header and slots of a file that takes items. count_every_put: hash_slot_count counts puts, as up to 4.7.0."""
+    """Header and slots of a file that takes items.
+
+    count_every_put: hash_slot_count counts puts, as up to 4.7.0, instead of slots in use.
+    """
 
     def __init__(self, geometry: Geometry, header: Header, slots: SlotTable, *, count_every_put: bool) -> None:
         self.geometry = geometry
@@ -300,7 +303,10 @@ class IndexWriter:
         return image.header.end_physical_offset if image else 0
 
     def append(self, items: IndexItems, records: int) -> None:
-        """Index a batch of `records` records by their items, except those before `end_physical_offset`."""
+        """Index a batch of `records` records by their items, as columns.
+
+        Leaves out items of records before `end_physical_offset`, as a broker does.
+        """
         if not records:
             return
         done = self.end_physical_offset

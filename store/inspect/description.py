@@ -218,7 +218,10 @@ class QueueStorage(NamedTuple):
 
 
 class Restart(NamedTuple):
-    """Where recovery of the next start begins by the rules of `version`, and why. file: "" if it fails before."""
+    """Where the recovery of the next start begins by the rules of `version`, and why.
+
+    file: "" if the start fails before.
+    """
 
     version: str
     file: str

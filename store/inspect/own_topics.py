@@ -95,7 +95,9 @@ def note_lost(store: StoreReader, topic: str, note: Note, lost: int = 0) -> None
 
 
 def unread_records(store: StoreReader, topic: str, behind: int | None, seen: Ints) -> int:
-    """Count unreadable records that a topic's units from `behind` on name. seen: read positions. Raises Unreadable."""
+    """Return how many records that units of a topic name, from `behind` on, cannot be read. seen: positions of records
+    that were, ascending. Raises Unreadable.
+    """
     found = units_lost_behind(store, topic)
     for directory in store.queues.of_topic(topic):
         with store.queues.open(topic, directory.queue_id) as queue:
@@ -212,7 +214,9 @@ class Level:
     last_deliver_timestamp: int | None = None
 
     def add(self, offsets: Ints, due: Ints | None, now_ms: int, again: Ints) -> None:
-        """Count messages by queue offset and deliver time (None: never). again: offsets of `delayed_again`."""
+        """Count messages of the level by queue offset and deliver time; due: None if no broker delivers them. again:
+        offsets of `delayed_again`.
+        """
         pending = offsets >= (self.delivered or 0)
         repeated = pending & np.isin(offsets, again)
         pending &= ~repeated
@@ -230,7 +234,9 @@ class Level:
 
 @dataclass
 class Delays:
-    """All levels with messages, lowest first. live: the store is in use: messages come again only after a kill."""
+    """All levels that have messages, lowest first. live: a process uses the store: messages come again only if it is
+    killed now.
+    """
 
     now_ms: int
     live: bool = False

@@ -144,7 +144,10 @@ def _unnamed(key: Key) -> Key:
 def pop_records(
     store: StoreReader, note: Note, about: Sequence[PoppedMessage] = (), behind: int | None = None
 ) -> PopRecords:
-    """Read the records of POP's topics. about: of these messages. behind: as of `topic_records`. Raises Unreadable."""
+    """Read the records of the topics of POP. about: only those about these messages. Memory: what is kept.
+
+    behind: see `topic_records`. Raises Unreadable.
+    """
     found = PopRecords(broker_name=own_name(store) or None)
     grammar = config_rules(profile_of(store.generation.version)).grammar
     own = (TIMER_TOPIC, pop_format.REVIVE_TOPIC)

@@ -70,7 +70,10 @@ Key = tuple[str | int, ...]
 
 @dataclass
 class StatsGroup:
-    """Counts of a group of records; times in ms. sizes: bin → records. messages: a batch record has several."""
+    """The counts of a group of records. Times in ms since 1970. sizes: bin → records.
+
+    messages: as consumers get them; a batch record has several.
+    """
 
     records: int = 0
     messages: int = 0

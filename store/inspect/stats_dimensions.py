@@ -222,7 +222,10 @@ class CountKey(NamedTuple):
 
 @dataclass
 class Returned:
-    """Messages that a group sent back; times in ms. not_consumed: at or behind its progress here, None without any."""
+    """Messages that a group sent back; times in ms since 1970.
+
+    not_consumed: at or behind the group's progress in this topic, None without progress.
+    """
 
     messages: int = 0
     not_consumed: int | None = None

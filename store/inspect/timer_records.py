@@ -78,7 +78,10 @@ class TimerRecords(Rows):
 
     @classmethod
     def of(cls, batch: Batch, topic: Ragged | None = None) -> Self:
-        """Return a copy of the records of a batch. topic: their real topics; None: REAL_TOPIC and REAL_QID tell."""
+        """Return a copy of the records of a batch.
+
+        topic: of records in their real topics; None: REAL_TOPIC and REAL_QID tell.
+        """
         columns = batch.columns
         items = PropertyItems(columns.ragged("properties"))
 
@@ -239,7 +242,9 @@ class DeliveredTimers:
         return int(done.out_ms[done.out_ms <= done.store_timestamp].max(initial=0))  # none is delivered before its time
 
     def up_to(self, entries: TimerEntries) -> int:
-        """Time behind the newest delivered message, else the timer log's first tick, else 0. Raises Unreadable."""
+        """Return the time behind the newest delivered message; without any the first tick of the timer log's entries, 0
+        without entries. Raises Unreadable.
+        """
         if self.newest_ms:
             return self.ticks.start_ms(self.newest_ms) + self.ticks.precision_ms
         return self.ticks.start_ms(int(entries.tick_ms.min())) if len(entries) else 0
@@ -258,7 +263,10 @@ class DeliveredTimers:
 
     @cached_property
     def waiting(self) -> TimerRecords | None:
-        """The newest record of each message neither delivered nor cancelled in the tick when due. Raises Unreadable."""
+        """The newest record of each message that was neither delivered nor cancelled in the tick in which it is due.
+
+        Raises Unreadable.
+        """
         records, done = self.scanned.requested, self.scanned.came_out
         if records is None:
             return None
@@ -513,7 +521,10 @@ def _from_files(store: StoreReader, now_ms: int) -> WheelPosition:
 
 
 def entries_of(store: StoreReader, wheel: WheelPosition) -> Chained:
-    """Return all entries of the timer log, chained ones with times; 100 bytes of memory each. Raises Unreadable."""
+    """Return all entries of the timer log, those in chains with their times. Raises Unreadable.
+
+    Memory: some 100 bytes for each entry.
+    """
     parts: list[TimerEntries] = []
     with open_timer_log(store.layout) as files:
         for file in files.files:

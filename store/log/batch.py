@@ -64,7 +64,10 @@ NO_FILE = "no file holds this range"
 
 @dataclass(frozen=True)
 class Extent:
-    """`size` bytes from log position `position` that are no records, and why. unread: those the disk does not give."""
+    """`size` bytes from log position `position` that are not records, and why.
+
+    unread: how many of these bytes the disk does not give.
+    """
 
     kind: ExtentKind
     position: int
@@ -202,7 +205,9 @@ class NamesRecords(Protocol):
         """Whether there are queues."""
 
     def names(self, begin: int, end: int, *, unknown: bool = True) -> bool:
-        """Whether a unit names a record from `begin` to at most `end`. unknown: the answer without any unit."""
+        """Whether a unit names a record at log position `begin` that ends at or before `end`. unknown: the answer where
+        no queue has a unit.
+        """
 
     def has_unit(self, record: Batch) -> bool:
         """Whether the unit at the record's own queue and queue offset names the record's position."""
@@ -277,7 +282,9 @@ class TailHistory:
         self.remember(position, int(columns.ints("store_timestamp")[-1]))
 
     def remember(self, position: Ints, store_timestamp: int) -> None:
-        """Remember the last LOOK_BACK records: at `position`, then earlier ones. store_timestamp: of the last (ms)."""
+        """Remember the last LOOK_BACK records: those at `position`, then earlier ones. store_timestamp: of the last
+        record (ms).
+        """
         self._store_timestamp = store_timestamp
         self._position = last_of(self._position, position)
 
@@ -524,7 +531,10 @@ def backwards(batch: Batch) -> Batch:
 
 
 def messages(batch: Batch) -> Iterator[Message]:
-    """Yield the records as `Message`s, which stay valid, made _MESSAGES_AT_ONCE at a time."""
+    """Yield the records of a batch as `Message`s, which stay valid.
+
+    Takes the batch in parts of _MESSAGES_AT_ONCE: a batch of small records has many.
+    """
     for first in range(0, len(batch), _MESSAGES_AT_ONCE):
         yield from _messages(batch.take(slice(first, first + _MESSAGES_AT_ONCE)))
 

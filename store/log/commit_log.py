@@ -86,7 +86,10 @@ class CommitLog:
 
     @classmethod
     def of_file(cls, path: Path, *, frame: Frame = PLAIN) -> CommitLog:
-        """The log of one file; its name, else its first record, tells its start. Raises Missing, Unreadable."""
+        """The log of a single file. The start position comes from the file's name, else from its first record.
+
+        Raises Missing, Unreadable.
+        """
         name = plain_name(path.name)
         start = start_of(name)
         if start is None or len(name) < NAME_DIGITS:
@@ -324,7 +327,10 @@ class RecordPlaces(Rows):
 
 
 def merged(streams: list[Iterator[RecordPlaces]], *, reverse: bool = False) -> Iterator[RecordPlaces]:
-    """Merge streams that are sorted by position into one without duplicates; one window of each is in memory."""
+    """Merge streams that are each sorted by position into one stream without duplicates.
+
+    Memory: one window of each stream.
+    """
     heads: list[_StreamWindow] = []
     for stream in streams:
         _advance(heads, stream, reverse)
@@ -401,7 +407,10 @@ _Places = TypeVar("_Places", bound=RecordPlaces)
 
 
 def batches(log: CommitLog, places: _Places) -> Iterator[tuple[_Places, Batch]]:
-    """Yield (places, records there), in batches of bounded size, in the order of `places`; some have no record."""
+    """Yield (places, records there), in batches of bounded size and in the order of `places`.
+
+    Places where no record begins have no record in the batch.
+    """
     room = np.minimum(np.where(places.size > 0, places.size, _BATCH_BYTES // 16), _BATCH_BYTES)
     chunk = np.cumsum(room) // _BATCH_BYTES
     begin = 0
@@ -521,7 +530,10 @@ def in_step(log: CommitLog, position: int, look_back_bytes: int = LOOK_BACK_BYTE
 
 
 def record_behind(log: CommitLog, position: int, stop: int | None = None) -> int | None:
-    """Log position of the first record of position ≤ p < stop in the same file, or None. Raises Unreadable."""
+    """Log position of the first record from `position` on in the same file, and before `stop`; None without one.
+
+    Raises Unreadable.
+    """
     file = log.queue.file_at(position)
     if file is None:
         return None

@@ -254,7 +254,9 @@ Pieces = dict[int, tuple[int, bytearray]]
 
 
 class StreamFiles:
-    """Writes to streams beside the log, in files that have their full size at once; on disk after `sync`."""
+    """Writes to streams besides the log, whose files have their full size from the start, too. Bytes are in the files
+    at once, and on disk after `sync`.
+    """
 
     def __init__(self, files: Files, file_size: int) -> None:
         self.file_size = file_size

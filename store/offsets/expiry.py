@@ -416,7 +416,9 @@ def _note_levels(found: Forecast, now: float, stop: float, used: float, grows: f
 
 
 class Losing(NamedTuple):
-    """A group that loses messages of a topic. unread: all it has not consumed. first_timestamp: of the first loss."""
+    """A group that loses messages of a topic. unread: all it has not consumed. first_timestamp: when the first is
+    lost.
+    """
 
     group: str
     topic: str

@@ -151,7 +151,10 @@ class Lag:
         return 0 if backup is None else max(0, backup - self.position.offset)
 
     def goes_on(self, version: str) -> tuple[int | None, str]:
-        """The offset from which a consumer continues, and why it differs, or "". version: of the broker."""
+        """The offset from which a consumer continues, and why it differs; (offset, "") if it does not.
+
+        version: the generation of the broker.
+        """
         state, queue = self.state, self.queue
         if state is LagState.NO_POSITION:
             if queue is not None and (steps_to_next(self.position.group) or self.position.table == DELAYED):
@@ -425,7 +428,10 @@ class LagRows(NamedTuple):
 
 
 def offsets_of(store: StoreReader, name: str, wanted: LagQuery, bar: Bar | None = None) -> LagRows:
-    """The lag of each group of a store. name: of the store in the records. bar: as for `measure`. Raises Unreadable."""
+    """The lag of each group of a store. name: of the store in the records. bar: as for `measure`.
+
+    Raises Unreadable.
+    """
     layout, version = store.layout, store.generation.version
     if not layout.config.is_dir():
         return LagRows([], ["there is no config/: the positions of groups are not known"], named=False)
@@ -518,7 +524,9 @@ def _lacked(lags: Iterable[Lag]) -> int:
 
 
 class MostBehind(NamedTuple):
-    """The highest lag of any group, by queue; and by topic, as the sum over its queues (`offsets --by topic`)."""
+    """The highest lag of any group, by queue and by topic; by topic, the lag of a group is the sum over its queues, as
+    in `offsets --by topic`.
+    """
 
     queues: Mapping[Queue, int]
     topics: Mapping[str, int]

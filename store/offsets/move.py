@@ -560,7 +560,9 @@ def _content(path: Path, layout: Layout, version: str) -> dict[Any, Any]:
 
 
 def _set_offset(content: dict[Any, Any], name: str, move: Move) -> None:
-    """Set a position in the table that a broker reads for its group; keys keep their form. Raises InvalidInput."""
+    """Set a position in the table that a broker reads for its group; existing keys keep their form. Raises
+    InvalidInput.
+    """
     key = f"{move.topic}@{move.group}"
     if name == LMQ_OFFSETS and move.group.startswith(LMQ_PREFIX):
         if move.queue_id:

@@ -114,7 +114,9 @@ class Only(NamedTuple):
 
 
 class StoredPositions(NamedTuple):
-    """Positions in a file or a RocksDB, and what is unreadable. counter: how often it was written, None if unknown."""
+    """The positions in a file or a RocksDB, and what of it cannot be read. counter: how often it was written, None if
+    unknown.
+    """
 
     path: Path
     positions: list[Position]

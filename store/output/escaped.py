@@ -99,7 +99,9 @@ def _shown(value: Any) -> Any:
 
 
 def table_html(title: str, head: Sequence[str], rows: Sequence[Iterable[object]]) -> str | None:
-    """Return an HTML table with a title, of the first rows, all texts escaped. None without Jinja2: text is shown."""
+    """Return an HTML table with a title, of the first rows if there are many. All texts are escaped. None without
+    Jinja2: a notebook then shows the text.
+    """
     try:
         template = templates().get_template("table.html")
     except ModuleNotFoundError:

@@ -99,7 +99,10 @@ class Stage(NamedTuple):
         return found
 
     def collect(self, written: Iterable[tuple[str, str] | tuple[str, str, str]]) -> None:
-        """Move files from their attempts into the tree: (attempt, path below the target[, path in the tree])."""
+        """Move files from their attempts into the tree: (attempt, path below the target).
+
+        A third element is the path in the tree if that differs.
+        """
         folders = set()
         for identity, path, *other in written:
             final = self.tree / (other[0] if other else path)
@@ -196,7 +199,9 @@ def remove_empty(folder: Path, files: Files) -> None:
 
 
 def require_outside(target: Path) -> None:
-    """Raise Refused for a target inside of a store, and for links in the place of what jobs keep in the target."""
+    """Raise Refused for a target inside of a store, where it would be a part of the store, and for links in the place
+    of what jobs keep in the target.
+    """
     refuse_links(_kept_in(target))
     for parent in Path(os.path.realpath(target)).parents:
         if any((parent / part).is_dir() for part in (COMMIT_LOG, CONSUME_QUEUE)):
@@ -292,7 +297,9 @@ _NAME_BYTES_MAX = 255 - len(f".{UNFINISHED}")
 
 
 def _hidden(target: Path, suffix: str) -> Path:
-    """Return a place beside the target. Raises Refused for a link there or inside, InvalidInput for too long a name."""
+    """Return a place beside the target. Raises Refused if it, or what jobs keep in it, is a link, InvalidInput if its
+    name is too long.
+    """
     if len(os.fsencode(target.name)) > _NAME_BYTES_MAX:
         hint = f"give it a name of {_NAME_BYTES_MAX} bytes or less: the job works in a directory with a longer one"
         raise InvalidInput("the name of the target is too long", path=target, hint=hint)
@@ -429,7 +436,9 @@ def _require_nothing_sealed(beside: Path) -> None:
 
 
 def _require_directory(target: Path, into: Into) -> None:
-    """Raise NotAStore, Missing for a broken link, Refused for a target with content where no job was interrupted."""
+    """Raise NotAStore, Missing for a link to nothing, or Refused for a target that is not empty and where no job was
+    interrupted.
+    """
     if (broken := broken_link(target)) is not None:
         raise broken
     if os.path.lexists(target) and not target.is_dir():

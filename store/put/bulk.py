@@ -42,7 +42,10 @@ AHEAD_ROWS = 1 << 14
 
 
 class StoredColumns(NamedTuple):
-    """Where n messages are, int64[n] each; topics: by topic_id. kept: which of the given messages; None: all."""
+    """Where n messages were stored: int64[n] each; `topics[topic_id]` are their topics.
+
+    kept: which of the given messages these are; None: all.
+    """
 
     topics: list[str]
     topic_id: Ints
@@ -225,7 +228,10 @@ def _with_offsets(
     counts: Ints | None,
     properties: PropertyItems,
 ) -> LightQueueRows | None:
-    """Complete in place properties with queue offsets: INNER_BASE, LMQs. Raises InvalidInput, LimitExceeded."""
+    """Complete, in place, the properties that contain queue offsets: INNER_BASE, and those of LMQs.
+
+    Raises InvalidInput, LimitExceeded.
+    """
     if counts is not None:
         with_bases(columns, final_separator=writer.profile.final_separator)
     named = None
@@ -491,7 +497,10 @@ class PresentKeys:
 
 
 def _keys(columns: Mapping[str, Any], born: Ints) -> Ragged:
-    """Unique keys of messages, else those of `_key_of`; not by the body of an op record, which copying changes."""
+    """The keys of messages within a queue: the unique key, or else that of `_key_of`.
+
+    The body of an op record does not count, as copying changes it.
+    """
     keys = PropertyItems(columns["properties"]).find(UNIQ_KEY)
     rows = np.flatnonzero(keys.length <= 0)
     if not len(rows):

@@ -132,7 +132,10 @@ def columns_where(columns: Mapping[str, Any], kept: Flags) -> dict[str, Any]:
 
 
 def prepare(columns: dict[str, Any], count: int, rules: WriterRules, now_ms: int) -> Dictionary:
-    """Complete the columns of a step in place, but for offsets and checksums. Raises InvalidInput, LimitExceeded."""
+    """Complete the columns of a step in place: all that encoding needs except offsets and checksums.
+
+    Raises InvalidInput, LimitExceeded.
+    """
     for name in NUMBER_LIMITS:
         _check_numbers(name, columns.get(name, 0))
     for name in ("queue_id", "sys_flag"):
@@ -285,7 +288,10 @@ class RecordWriter:
 
 
 class _Worker:
-    """A thread that runs calls one after the other, none after one fails. room: how many may be waiting or running."""
+    """A thread, started when needed, that runs calls one after the other.
+
+    room: how many calls may be waiting or running. After a call fails, no other is run.
+    """
 
     def __init__(self, name: str, room: int = 1) -> None:
         self._name = name
@@ -350,7 +356,9 @@ Queue = tuple[int, str, int]
 
 
 class Copies(NamedTuple):
-    """Copies to be stored. kept: which rows remain, None for all. moved: queues with new queue offsets."""
+    """Copies as they are to be stored. kept: which rows remain, None for all. moved: queues in which messages have new
+    queue offsets.
+    """
 
     columns: dict[str, Any]
     topics: Dictionary

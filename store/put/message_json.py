@@ -131,7 +131,10 @@ class MessageReader:
         return self.with_body(given, body)
 
     def batch(self, record: Mapping[str, Any]) -> NewBatch:
-        """The request that a client sends: the messages in `batch`, and the fields for all. Raises InvalidInput."""
+        """A request that a client sends: the messages in `batch`, and the fields that apply to all of them.
+
+        Raises InvalidInput for an invalid field.
+        """
         found = _objects(record, BATCH)
         if "body" in record or "body_base64" in record:
             raise InvalidInput(f"{BATCH}: its messages have bodies, it has none")
@@ -150,7 +153,10 @@ class MessageReader:
         return NewBatch(self.with_body(request, b""), messages)
 
     def rejoined(self, record: Mapping[str, Any]) -> NewMessage:
-        """The batch record whose messages are in `inner_messages`. Raises InvalidInput for an invalid field."""
+        """The batch record whose messages are in `inner_messages`.
+
+        Raises InvalidInput for an invalid field.
+        """
         rows = _objects(record, INNER)
         parts = tuple(self.with_body(each, _text(each, "body")) for each in rows)
         if any(len(part.properties) > PROPERTIES_BYTES_MAX for part in parts):

@@ -100,7 +100,10 @@ class NewMessage:
 
 
 class WriterRules(NamedTuple):
-    """What a writer needs to make records. append_crc: add a `__CRC32#` to each."""
+    """What a writer needs to make records.
+
+    The broker generation, the broker's address, the size limit; append_crc: add a `__CRC32#` to every record.
+    """
 
     profile: WriterProfile
     store_host: Host
@@ -235,7 +238,9 @@ def check_copy(topic: bytes, properties: bytes, rules: RecordRules) -> None:
 
 
 def check_scheduled(message: NewMessage, levels: int) -> None:
-    """Refuse a message of the delay topic without what brokers add. levels: how many there are. Raises InvalidInput."""
+    """Refuse a message of the delay topic without the properties that a broker adds. levels: the number of levels.
+    Raises InvalidInput.
+    """
     found = names.parse(message.properties)
     level = java_integer(found.get(names.DELAY, ""), 32) or 0
     good = {names.DELAY: min(level, levels) == message.queue_id + 1, **_own_queue(found)}
@@ -255,7 +260,9 @@ def asked_level(properties: dict[str, str]) -> int | None:
 
 
 def asked_ms(properties: dict[str, str], now_ms: int) -> int | None:
-    """The delivery time in properties, None for none. With TIMER_OUT_MS it has waited. Raises InvalidInput."""
+    """The delivery time in the properties, None if there is none. A broker takes a message with TIMER_OUT_MS for one
+    that has waited. Raises InvalidInput.
+    """
     if names.TIMER_OUT_MS in properties:
         return None
     for name, (unit_ms, is_delay) in ASKED_TIMES.items():
@@ -288,7 +295,10 @@ def _check_waits(message: NewMessage, profile: WriterProfile, now_ms: int) -> No
 
 
 def check_stored(message: NewMessage, rules: WriterRules, levels: int, now_ms: int) -> None:
-    """Refuse what no broker of the generation stores, or stops its services; not for copies. Raises InvalidInput."""
+    """Refuse what no broker of the generation stores, and what stops its services. Not for copies of records.
+
+    Raises InvalidInput.
+    """
     text, ended = message.properties, rules.profile.final_separator and not rules.append_crc
     if text and not (_ENDED_TEXT if ended else _TEXT).fullmatch(text):
         raise InvalidInput(
@@ -414,7 +424,10 @@ def split(batch: NewBatch, rules: WriterRules) -> list[NewMessage]:
 
 
 def inner(batch: NewBatch, rules: WriterRules) -> NewMessage:
-    """A batch as one record, as 5.x has it in batch queues, without INNER_BASE. Raises InvalidInput, LimitExceeded."""
+    """The record that a 5.x broker makes from a batch for a topic with batch queues.
+
+    The writer adds INNER_BASE. Raises InvalidInput, LimitExceeded.
+    """
     _check_batch(batch, rules)
     found = names.parse(batch.request.properties)
     found[names.INNER_NUM] = str(len(batch.messages))
@@ -460,7 +473,10 @@ def _joined_properties(own: bytes, more: bytes) -> bytes:
 
 
 class UniqueKeys:
-    """Makes unique keys, all different within a process. ip: the address in the keys. clock: ms since 1970."""
+    """Makes unique keys, all different within a process.
+
+    ip: the address in the keys. clock: ms since 1970.
+    """
 
     def __init__(self, ip: bytes, clock: Callable[[], int] = now_ms) -> None:
         self._ip = ip

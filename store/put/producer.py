@@ -132,7 +132,10 @@ _LONG_TOPICS = (RETRY_PREFIX, DEAD_LETTER_PREFIX)
 
 
 def check_producer_topic(topic: bytes, long_topics: tuple[str, ...] = _LONG_TOPICS) -> None:
-    """Raise InvalidInput for a topic that all refuse. long_topics: prefixes that allow more than 127 characters."""
+    """Refuse a topic that every client and broker refuses. Raises InvalidInput.
+
+    long_topics: the prefixes that allow a topic of more than 127 characters.
+    """
     text = topic.decode("utf-8", "replace")
     if not _TOPIC.fullmatch(text):
         raise InvalidInput(f"no topic for a producer: {text!r}", hint="letters, digits and % | _ - are allowed")
@@ -226,7 +229,10 @@ def is_half(message: NewMessage) -> bool:
 
 
 def half(message: NewMessage, profile: WriterProfile) -> NewMessage:
-    """The half message that a broker stores; it will ask the group in PGROUP. Raises InvalidInput for a delayed one."""
+    """The half message that a broker stores. Raises InvalidInput for a delayed one.
+
+    The broker asks the group in PGROUP for the decision.
+    """
     found = names.parse(message.properties)
     if names.DELAY in found:
         raise InvalidInput("a half message cannot be delayed")
@@ -309,7 +315,9 @@ def _no_note(text: str) -> None:
 
 
 class ProducerOptions(NamedTuple):
-    """delay_level: from 1. deliver_ms: since 1970. compress: codec of bodies of `over_bytes`. half: a transaction."""
+    """delay_level: from 1. deliver_ms: ms since 1970. compress: zlib, lz4 or zstd, for bodies of at least `over_bytes`.
+    half: begin a transaction.
+    """
 
     delay_level: int | None = None
     deliver_ms: int | None = None

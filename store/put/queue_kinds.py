@@ -147,7 +147,9 @@ Offsets = dict[Queue, int]
 
 
 class LightQueueRows(NamedTuple):
-    """Rows of a step that name LMQs, and their new properties. counters: the LMQs' next offsets after them."""
+    """Rows of a step that name LMQs, and their new properties. counters: the next offsets of the named LMQs after these
+    rows.
+    """
 
     rows: list[int]
     texts: list[bytes]
@@ -265,7 +267,9 @@ def set_texts(columns: dict[str, Any], found: LightQueueRows, rules: WriterRules
 
 
 def without_blocking_names(texts: Ragged, lmq: LmqRules) -> tuple[Ragged, Flags]:
-    """Property texts without the names that `name_offsets` refuses; and bool[n]: the texts that had any."""
+    """Property texts without the names that `name_offsets` refuses, for which no broker made units; and bool[n]: the
+    texts that had any.
+    """
     import numpy as np
 
     from ...formats.derive import Ragged

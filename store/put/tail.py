@@ -60,7 +60,9 @@ class Tail(NamedTuple):
 
 
 class _Walked(NamedTuple):
-    """End of the log, last record, end of the last record that has a unit, and by queue the last such position."""
+    """The end of the log, its last record, the end of the last record that must have a unit, and by queue the position
+    of the last such record.
+    """
 
     end: int
     last: Message | None
@@ -104,7 +106,9 @@ def find_tail(layout: Layout) -> Tail:
 def _check_ends(
     layout: Layout, log: MappedFileQueue, file: MappedFile, queues: Iterable[QueueSummary], walked: _Walked
 ) -> None:
-    """Raise Unclean if a queue's last unit points at no message: a start keeps it, and numbers messages after it."""
+    """Raise Unclean if a queue continues after its last message with a unit that points at no message: a start keeps
+    the unit and numbers messages after it.
+    """
     suspects = list[tuple[int, QueueSummary]]()
     for queue in queues:
         position = queue.last_position
@@ -190,7 +194,10 @@ def _empty(layout: Layout, log: MappedFileQueue) -> Tail:
 
 
 def _last_used(layout: Layout, log: MappedFileQueue) -> MappedFile | None:
-    """The last file not all zeros, as those made in advance are. Raises Unclean if it begins with zeros."""
+    """The last file that is not all zeros; files after it were created in advance.
+
+    Raises Unclean for a file that begins with zeros but is not all zeros.
+    """
     for file in reversed(log.files):
         if any(log.read_file(file, 0, BLANK_BYTES)):
             return file
@@ -435,7 +442,10 @@ def _has_barrier(layout: Layout) -> bool:
 
 
 def generation(layout: Layout, tail: Tail, wanted: str | None) -> WriterProfile:
-    """The generation to write as: the one wanted, else the store's, else the newest. Raises InvalidInput."""
+    """The generation to write as: the one wanted, else the store's own, else the newest.
+
+    Raises InvalidInput for an unknown version.
+    """
     if wanted is not None:
         return writer_profile(wanted)
     checkpoint = read_checkpoint(layout.checkpoint)

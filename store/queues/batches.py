@@ -101,7 +101,10 @@ class BatchConsumeQueue(QueueInFiles):
         return BatchUnit(number, *(int(units[name][0]) for name in BatchUnit._fields[1:]))
 
     def find(self, queue_offset: int) -> BatchUnit | None:
-        """The last batch that begins at or before a queue offset; None if it ends before. Raises Unreadable."""
+        """The batch with a queue offset: the last batch that begins at or before it.
+
+        None if the offset is not in that batch. Raises Unreadable.
+        """
         number = self._first_from("msg_base_offset", queue_offset + 1) - 1
         unit = self.unit(number) if number >= self.first else None
         if unit is None or queue_offset >= unit.msg_base_offset + unit.batch_size:

@@ -127,7 +127,9 @@ def ext_units_at(files: MappedFileQueue, positions: Ints) -> dict[int, ExtUnit]:
 
 
 def tags_codes(codes: Ints, layout: Layout, queue: ConsumeQueue) -> tuple[Ints, Flags]:
-    """Tags codes of units, int64[n], those of consumequeue_ext too; bool[n]: which are known. Raises Unreadable."""
+    """The tags codes of units of a queue, int64[n]: those in consumequeue_ext instead of their addresses. bool[n]:
+    which are known. Raises Unreadable.
+    """
     codes, known = codes.copy(), np.ones(len(codes), np.bool_)
     beside = np.flatnonzero(codes <= EXT_ADDRESS_MAX)
     if len(beside):

@@ -129,7 +129,10 @@ def read_filters(layout: Layout) -> dict[str, object]:
 
 
 def _read_object(path: Path) -> dict[str, object] | None:
-    """A JSON object, {} for null and an empty list; None without content. Raises ValueError, RecursionError."""
+    """A JSON object, `null` and an empty list included, which a broker reads as empty; None without file or content.
+
+    Raises ValueError, RecursionError.
+    """
     try:
         text = read_regular(path, _CONFIG_BYTES).decode()
     except Missing:

@@ -340,7 +340,10 @@ class ConsumeQueues:
     def summaries(
         self, log_start: int = 0, log_end: int | None = None, *, broker_4: bool = False
     ) -> list[QueueSummary]:
-        """What each queue holds, by topic and queue id, in a few system calls each; see `ConsumeQueue.summary`."""
+        """What each queue holds, sorted by topic and queue id; see `ConsumeQueue.summary`.
+
+        Takes a few system calls per queue and reads no large file whole.
+        """
         found = []
         for each in self:
             with self._listed(each) as queue:

@@ -75,7 +75,10 @@ def readable() -> bool:
 
 
 class RocksDb(Closing):
-    """One RocksDB as it lies on the disk, its log included; a context manager. column_families: names."""
+    """One RocksDB as it lies on the disk, its write-ahead log included; a context manager.
+
+    `RocksDb.open` opens it. column_families: names.
+    """
 
     def __init__(self, path: Path, database: Rdict, families: tuple[str, ...]) -> None:
         self.path = path
@@ -191,7 +194,9 @@ def _options(rocksdict: Any) -> Any:
 
 
 def _links(path: Path, manifest: str) -> TemporaryDirectory[str]:
-    """Make a temporary directory of links to a broker's files. manifest: what CURRENT names there, if not ""."""
+    """Make a temporary directory with a link to each file of `path` that a broker makes. manifest: what CURRENT names
+    there; "": as in `path`.
+    """
     from tempfile import TemporaryDirectory  # few stores have a RocksDB
 
     with os_errors(path), os.scandir(path) as entries:
@@ -417,7 +422,10 @@ class RocksdbConsumeQueue(ConsumeQueue):
 
 
 class RocksdbConsumeQueues(ConsumeQueues):
-    """All queues of a store that has them in a RocksDB. Methods raise Unsupported without the extra, Unreadable."""
+    """All consume queues of a store that has them in a RocksDB.
+
+    Methods raise Unsupported without the extra, Unreadable.
+    """
 
     def __init__(self, layout: Layout) -> None:
         super().__init__(layout)

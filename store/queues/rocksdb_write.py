@@ -95,7 +95,10 @@ def _rank(name: str) -> int:
 
 
 def changed(path: Path, changes: Changes) -> Rewritten:
-    """The files of the database after these changes, none written. Raises Unsupported without the extra, Unreadable."""
+    """The files of the database in `path` after these changes. Writes nothing there.
+
+    Raises Unsupported if the extra is not installed, Unreadable.
+    """
     if not any(changes.values()):
         return Rewritten({}, (), "")
     rocksdict = library("change", path)
@@ -322,7 +325,10 @@ class Holes:
         self._tombstone_rows: list[Ints] = [np.empty((0, 5), np.int64)]
 
     def note(self, queue: QueueId, columns: Sequence[Ints], lost: Flags) -> None:
-        """Take later messages of a queue, as columns for `UnitSpool.add`. lost: which of them are tombstones."""
+        """Take one or more messages of a queue, behind its earlier ones: columns as for `UnitSpool.add`.
+
+        lost: which of them are tombstones.
+        """
         rows = np.stack(columns, axis=1)
         if lost.any():
             self._tombstone_rows.append(rows[lost])
@@ -333,7 +339,11 @@ class Holes:
         self._last_rows[queue] = rows[-1].copy()  # a view would keep the whole batch
 
     def passed(self, queue: QueueId, number: int, database: RocksDb) -> None:
-        """Skip messages up to queue offset `number`: all have units in the database. Raises Unreadable."""
+        """Skip messages of a queue up to queue offset `number`, which all have units in the database, none of a
+        tombstone.
+
+        Raises Unreadable.
+        """
         rows = np.full((1, self._tombstone_rows[0].shape[1]), -1, np.int64)
         _read(database, queue, number, rows)
         rows[0, 0] = number

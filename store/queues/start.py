@@ -161,7 +161,10 @@ class ExtState:
 
 
 class ExtRules(NamedTuple):
-    """Sizes of consumequeue_ext and its bit maps. filtered: topics whose messages get one of `bit_map_bytes`."""
+    """How a broker writes consumequeue_ext: size of its files, and of the bit maps in its units.
+
+    filtered: topics whose messages get a bit map of `bit_map_bytes`.
+    """
 
     snapshot: Snapshot
     filtered: frozenset[str] = frozenset()

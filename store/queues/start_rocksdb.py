@@ -309,7 +309,10 @@ class DatabaseState:
     # what a start does
 
     def dispatch(self, queued: Iterable[Queued], end: int, last: int) -> None:
-        """Let units up to log position `end` wait for `commit`; the record dispatched last ends at `last`."""
+        """Take units of records up to log position `end`; the record dispatched last ends at `last`.
+
+        They wait for `commit`.
+        """
         for queue, offsets, units in queued:
             self._waiting.setdefault(queue, _AddedUnits(self._spill)).put(offsets, units)
         self._waiting_row = max(self._waiting_row, end)

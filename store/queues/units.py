@@ -87,7 +87,10 @@ def is_whole_file(entry: DirectoryEntry, size: int) -> bool:
 
 
 class UnitStream(ABC):
-    """The units of one queue by number, in a plain queue the queue offset. dtype: of a unit. Calls close files."""
+    """The units of one queue by number; in a plain queue the numbers are the queue offsets.
+
+    dtype: of a unit. Each call closes the files that it has opened.
+    """
 
     dtype: np.dtype[Any] = UNIT_DTYPE
 
@@ -102,7 +105,10 @@ class UnitStream(ABC):
         """
 
     def written(self, first: int = 0) -> Iterator[tuple[int, Units]]:
-        """Yield all units from `first` on in windows, except for holes and windows of zeros. Raises Unreadable."""
+        """Yield all units from number `first` on in windows, except for holes of files and windows of zeros.
+
+        Raises Unreadable.
+        """
         return self.windows(first)
 
     @abstractmethod
@@ -189,7 +195,10 @@ class FileUnits(UnitStream):
         most: int | None = None,
         holes: bool = False,
     ) -> Iterator[tuple[int, Units]]:
-        """See `UnitStream.windows`; windows end with their file. holes: also those in a hole of a sparse file."""
+        """See `UnitStream.windows`; a window ends at the end of a file.
+
+        holes: yield windows that lie in a hole of a sparse file, too.
+        """
         step = most or WINDOW_UNITS
         try:
             for file in reversed(self.files.files) if reverse else self.files.files:
@@ -349,7 +358,10 @@ class RowUnits(UnitStream):
 
 
 def read_units(entry: DirectoryEntry | None, first: int, count: int, dtype: np.dtype[Any] = UNIT_DTYPE) -> Units:
-    """Units of one file from its number `first` on; zeros without a file, or behind its end. Raises Unreadable."""
+    """Units of one file from its number `first` on; zeros without a file, or behind its end.
+
+    Raises Unreadable.
+    """
     files = [MappedFile(entry.path, 0, entry.size)] if entry is not None else []
     queue = MappedFileQueue((), files, 0, [])
     queue.stop = entry.stop if entry is not None else None
@@ -377,7 +389,9 @@ def gather(read: Callable[[int, int], Units], numbers: Ints, dtype: np.dtype[Any
 
 
 def joined(parts: Sequence[Units], dtype: np.dtype[Any] = UNIT_DTYPE) -> Units:
-    """Concatenate units in the byte order of the disk, which numpy changes; one part of that dtype stays as it is."""
+    """Concatenate units in the byte order of the disk, which numpy's own concatenation changes; a single part of that
+    dtype is returned as it is.
+    """
     if len(parts) == 1 and parts[0].dtype == dtype:
         return parts[0]
     together = np.zeros(sum(map(len, parts)), dtype)
@@ -403,7 +417,10 @@ _LOW = (1 << 32) - 1
 
 
 class QueueMessages(NamedTuple):
-    """Queue numbers, queue offsets and record rows of a window's messages. named: some record names further queues."""
+    """Messages of a window: number of their queue, queue offset, and row of their record.
+
+    named: whether some record names further queues.
+    """
 
     queue: Numbers
     offset: Ints
@@ -454,7 +471,10 @@ class QueueNumbers:
         return self._streams[number]
 
     def of_records(self, columns: Columns, topics: Dictionary | None = None) -> QueueMessages | None:
-        """Each record as a message of its own queue; None if one has no number. topics: of the records, if known."""
+        """Each record as a message of its own queue; None if a record's queue has no number.
+
+        topics: of the records, if they are numbered already.
+        """
         topics = topics or dictionary(columns.ragged("topic"))
         row = np.array([self._topics.get(name, -1) for name in topics.values], np.int64)[topics.ids]
         queue_id = columns.ints("queue_id")

@@ -87,7 +87,10 @@ class QueueWriter:
         self._stream = StreamFiles(files, file_size)
 
     def append(self, first: int, units: Buffer) -> None:
-        """Write units `first`, `first` + 1, … Raises Refused if they are not the next ones, NoSpace, Unreadable."""
+        """Write the bytes of units `first`, `first` + 1, …
+
+        Raises Refused if they are not the next units, NoSpace, Unreadable.
+        """
         if self.next_offset is not None and first != self.next_offset:
             raise Refused(f"unit {first} does not follow: the queue's next is {self.next_offset}", path=self.directory)
         begins = self.next_offset is None

@@ -43,7 +43,9 @@ CELL_MAX = (1 << _CELL_BITS) - 1
 
 
 class Due(NamedTuple):
-    """Timed messages in the wheel by the hour (ms) of their tick. past: due before these; later: due behind them."""
+    """Timed messages that wait in the wheel, by the hour (ms) in which their tick is due. past: due before all of
+    these; later: due behind them.
+    """
 
     hours: list[tuple[int, int]]
     past: int
@@ -327,7 +329,10 @@ _OF_EXTENT = {
 
 
 class LogPlaces(NamedTuple):
-    """Places of the log: rows of one length from `start` on, `MAP_COLUMNS` in each. files: log files in a row."""
+    """How the log is cut into places: rows of one length from `start` on, `MAP_COLUMNS` places in each.
+
+    files: number of log files in a row.
+    """
 
     start: int
     file_bytes: int

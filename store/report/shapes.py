@@ -43,7 +43,9 @@ class LegendLine(NamedTuple):
 
 
 class NumbersTable(NamedTuple):
-    """The numbers below a picture. head: names, a # marks a column of numbers. more: how many rows are not shown."""
+    """The numbers below a picture. head: names; a # in front marks a column of numbers. more: number of rows that are
+    not shown.
+    """
 
     head: Sequence[str]
     rows: Sequence[Sequence[str]]

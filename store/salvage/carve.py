@@ -56,7 +56,10 @@ _KEPT_FRAGMENTS = 100_000
 
 
 class Fragment(NamedTuple):
-    """A head at byte `at` of a source, without its record. embedded: its record is inside another, damaged one."""
+    """A head at byte `at` of a source, without its record.
+
+    embedded: its record is inside another, damaged one.
+    """
 
     source: int
     at: int
@@ -99,7 +102,10 @@ class Carved:
 
 
 def carve(source: SalvageSource, number: int, found: Carved, told: Callable[[int], None] = lambda _: None) -> None:
-    """Add what one source holds to `found`. told: called with bytes done. Raises Unreadable."""
+    """Add what one source holds to `found`.
+
+    told: called with bytes done. Raises Unreadable.
+    """
     carver = _Carver(source, number, found)
     at = 0
     while (begin := source.next_data(at)) < source.size:
@@ -126,7 +132,10 @@ class _Carver:
         self._last = False
 
     def window(self, at: int) -> int:
-        """Return how many bytes of the window at byte `at` are done: 0 if a record is longer than the window."""
+        """Look at the window at byte `at`; return how many of its bytes are done.
+
+        That is 0 if a record is longer than the window; the next window will hold it.
+        """
         size = min(max(WINDOW_BYTES, self._need), self._source.size - at)
         if not size <= len(self._buffer) <= max(size, 2 * WINDOW_BYTES):
             self._buffer = bytearray(size)

@@ -202,7 +202,9 @@ _SHOWN_BY = {BEYOND: "verify", MORE: "recover"}
 
 
 def left_at(root: Path, left: str, config: BrokerConfig, version: str | None) -> str:
-    """Return what is left to do with the new store at `root`, and the command that shows more. version: asked for."""
+    """Return what is left to do with the new store at `root`, with the command that shows more. version: that was asked
+    for.
+    """
     if left not in _SHOWN_BY:
         return left
     return f"{left}; see `{command(_SHOWN_BY[left], root, given=Given(config.words, version or ''))}`"
@@ -227,7 +229,10 @@ class Restored(NamedTuple):
 
 
 def check_layer(layer: Layer, file_bytes: int) -> None:
-    """Raise InvalidInput if a run would cross the end of a file of that size, Refused for records of a DLedger log."""
+    """Raise InvalidInput if a run would cross the end of a file of that size.
+
+    Raise Refused for records of a DLedger log: what stands between them is no hole.
+    """
     between = [end - begin for begin, end in gaps_of(layer, file_bytes)]
     if between and between.count(DLEDGER.payload) * 2 > len(between):
         hint = "take --layout compact"
@@ -269,7 +274,9 @@ def write_log(
 
 @contextmanager
 def _log_files(directory: Path, file_bytes: int, files: Files) -> Iterator[Callable[[int], tuple[OpenFile, int]]]:
-    """Yield what opens or makes the log file of an ascending position, for it and its start; it flushes."""
+    """Yield what opens the log file of a position, or makes it, and returns it and its start. The file is flushed when
+    another one is opened; positions ascend.
+    """
     there: list[tuple[OpenFile, int]] = []
     with ExitStack() as opened:
 
@@ -496,7 +503,9 @@ def _set_timer_back(new: Layout, log_end: int, queue_end: int, files: Files) -> 
 
 
 def copy_expired_queues(layout: Layout, target: Path, start: int, files: Files, *, readable: bool = False) -> None:
-    """Copy queues without a record from `start` on, for the numbers of their next messages. Rest as `copy_store`."""
+    """Copy queues without a record from `start` on: their next message gets the right offset, as units precede the new
+    log. readable, and raises: as `copy_store`.
+    """
     expired = {name for name, row in queue_summaries(layout, start).items() if (row.last_position or 0) < start}
     for folder in (layout.consume_queue, layout.batch_consume_queue):
         for topic, queue_id, path in queue_directories(folder):

@@ -64,7 +64,10 @@ _EMBEDDED = "inside another, damaged record"
 
 
 class Manifest(Closing):
-    """A file of JSON lines in the new store, made with the first line: a store begins in an empty directory."""
+    """A file of JSON lines in the directory of the new store.
+
+    The file is created when there is something to write: a store begins in an empty directory.
+    """
 
     def __init__(self, root: Path, sources: Sources, files: Files) -> None:
         self._path, self._files, self._sources = root / NAME, files, sources
@@ -165,7 +168,9 @@ _FIELDS = (
 
 @dataclass(frozen=True)
 class SalvageSelection:
-    """Records for the new store: of these topics, names or patterns (all without any), stored at these times."""
+    """Which records go into the new store: of these topics, names or patterns (all without any), stored at these
+    times.
+    """
 
     topics: frozenset[str] = frozenset()
     times: TimeRange = field(default_factory=TimeRange)
@@ -305,7 +310,8 @@ class LayoutKind(StrEnum):
 
 @dataclass(frozen=True)
 class SalvageRequest:
-    """What is asked for. grade: the worst taken. version: of brokers that will run on it, None for a guess."""
+    """What is asked for. grade: the worst that the new store takes. version: of the brokers that will run on it, None
+    for a guess."""
 
     layout: LayoutKind = LayoutKind.ORIGINAL
     grade: Grade = Grade.BODY
@@ -371,7 +377,10 @@ class Salvaged:
 
 
 def look(images: Iterable[Path], paths: list[Path], wanted: SalvageRequest, told: Told) -> Salvaged:
-    """Find all records and decide what becomes of them; write nothing. Raises NotFound, Missing, Unreadable."""
+    """Find all records and decide what becomes of them. Nothing is written.
+
+    Raises NotFound if there is no record, Missing, Unreadable.
+    """
     sources = Sources(paths)
     found, unreadable = Carved(), 0
     for number in range(len(sources)):
@@ -443,7 +452,10 @@ def check_target(images: Images, target: Path, wanted: SalvageRequest) -> None:
 
 
 def write(salvaged: Salvaged, target: Path, wanted: SalvageRequest, files: Files, told: Told) -> None:
-    """Make the new store at `target`, `conflicts` and manifest; none if it raises Refused, InvalidInput, NoSpace."""
+    """Make the new store at `target`, with `conflicts` and the manifest beside its parts.
+
+    Raises Refused, InvalidInput, NoSpace: then the target is as it was.
+    """
     if wanted.layout is LayoutKind.ORIGINAL and salvaged.log.runs:
         check_layer(salvaged.log, salvaged.file_bytes)
 

@@ -361,7 +361,10 @@ def _typed(found: dict[str, Any], name: str, kind: type) -> Any:
 
 
 class Finder:
-    """Looks up addresses in one store; a context manager. note: called with one line for scans and damage."""
+    """Looks up addresses in one store; a context manager.
+
+    note: called with one line for scans and damage.
+    """
 
     def __init__(self, store: StoreReader, note: Note) -> None:
         self._store = store
@@ -369,7 +372,10 @@ class Finder:
         self._queues: OrderedDict[tuple[str, int], ConsumeQueue] = OrderedDict()
 
     def find(self, addresses: Sequence[Address]) -> Iterator[FoundMessage | NotFound]:
-        """Yield the message of each address, or why not; of equal unique keys the first. Raises Unreadable."""
+        """Yield the message of each address in order, or why there is none.
+
+        Of several messages with a unique key, the first in the log counts. Raises Unreadable.
+        """
         _ = self._store.log_end  # once the end is known, dead records are recognized quickly
         keys = list(self._keys(addresses))
         places: KeyPlaces = {}

@@ -158,7 +158,10 @@ class Follower:
             self._reopen()
 
     def _until_replaced(self, watch: Watch, idle: Callable[[], None]) -> Iterator[Batch]:
-        """Yield new records until another directory with the last delivered record replaces one. Raises Unreadable."""
+        """Yield new records until a directory is replaced by another one with the last delivered record.
+
+        Raises Unreadable.
+        """
         away = ""
         while True:
             batch = self.poll()

@@ -451,7 +451,10 @@ def queue_offset_at(store: StoreReader, topic: str, queue_id: int, time_ms: int)
 
 
 def is_compaction_topic(store: StoreReader, topic: str) -> bool:
-    """Whether a broker answers for the topic from its compaction log, if topics.json says so. Raises Unreadable."""
+    """Whether a broker answers for the topic from its compaction log.
+
+    It does if topics.json says so, even without such a log. Raises Unreadable.
+    """
     layout = store.layout
     if not store.config.get_bool("enableCompaction", default=True):
         return False

@@ -70,7 +70,9 @@ class TimeRange(NamedTuple):
 
 
 def parse_range(since: str | None, until: str | None, now_ms: int | None = None, *, option: str = "--") -> TimeRange:
-    """The range of `--since` and `--until`. option: stands before these names in errors. Raises InvalidInput."""
+    """The range of `--since` and `--until`. option: stands before these names in errors. Raises InvalidInput, also if
+    since is later than until.
+    """
     now_ms = _now_ms() if now_ms is None else now_ms
     found = TimeRange(
         parse_time(since, now_ms) if since is not None else 0,

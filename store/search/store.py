@@ -501,7 +501,10 @@ class StoreReader(Closing):
         return message
 
     def message_of_unit(self, queue: ConsumeQueue, queue_offset: int) -> Message:
-        """The message that a unit of a queue points at. Raises NotFound, also for another message, or one cut off."""
+        """The message that a unit of a queue points at.
+
+        Raises NotFound, also if the unit points at another message or past the end of the log.
+        """
         none = f"{queue.topic}/{queue.queue_id} has no message {queue_offset}"
         unit = queue.unit(queue_offset)
         if unit is None or not unit.valid or unit.pre_fill:

@@ -190,7 +190,9 @@ class _Evidence:
 
     @cached_property
     def parts(self) -> list[Columns]:
-        """Some of the newest records in log order: the first ones of the last used log file, if few of those before."""
+        """Some of the newest records, in log order: the first ones of the last used log file, and of the files before
+        it if those are few.
+        """
         found = list[Columns]()
         for entry in islice(self.log_files, _LOG_FILES_LOOKED_AT):
             start = int(plain_name(entry.name))

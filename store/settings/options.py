@@ -226,7 +226,9 @@ def options_of(layout: Layout) -> BrokerOptions:
 
 
 class BrokerOptions:
-    """The options of one store, each found when first used; what cannot be read is reported by who needs the file."""
+    """The options of one store. Each is determined when first used. An unreadable file raises nothing here: code that
+    needs the file itself reports it.
+    """
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
@@ -250,7 +252,9 @@ class BrokerOptions:
 
     @cached_property
     def delay_levels(self) -> BrokerOption[tuple[int, ...]]:
-        """messageDelayLevel, ms of levels 1, 2, …; else by levels that have messages. Raises InvalidInput."""
+        """messageDelayLevel: ms of levels 1, 2, …; the store shows the levels that have messages. Raises InvalidInput
+        for a text that no broker can read.
+        """
         name = "messageDelayLevel"
         asked, usual, shown = self._config.get(name), parse_levels(), shown_levels(self._layout)
         if asked is None:
@@ -269,7 +273,9 @@ class BrokerOptions:
             return None
 
     def lacks_level(self, level: int) -> bool:
-        """Whether the configured messageDelayLevel ends before this level, which nobody reads. Raises InvalidInput."""
+        """Whether the configured messageDelayLevel ends before this level: no broker reads the queue of such a level.
+        Raises InvalidInput.
+        """
         return self.delay_levels.is_given and level > len(self.delay_levels.value)
 
     @cached_property

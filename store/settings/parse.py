@@ -390,7 +390,10 @@ def with_numbers(value: Any) -> Any:
 
 
 def entries(table: JsonTable, value: Any, head: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield records of one table, a `config_value` for an odd entry. head: first fields of each record."""
+    """Yield records of one table; an entry that does not fit becomes a `config_value` that says so.
+
+    head: fields that come first in each record.
+    """
     table_head = {**head, "table": table.member} if table.member else dict(head)
     for path, keys, entry in _walk(table, value):
         record = _record(table, table_head, keys, entry) if keys is not None else None

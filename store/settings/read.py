@@ -120,7 +120,10 @@ class ConfigContent(NamedTuple):
 
 
 def read_content(path: Path) -> ConfigContent:
-    """Read a JSON file like a broker's `file2String` (seen in 4.9.7, 5.3.3, 5.5.0). Raises Missing, Unreadable."""
+    """Read a JSON file as a broker's `file2String` does (measured with 4.9.7, 5.3.3, 5.5.0).
+
+    Raises Missing, Unreadable.
+    """
     data = read_regular(path, LARGEST_BYTES + 1)
     if len(data) <= LARGEST_BYTES:
         return ConfigContent(data, len(data))
@@ -203,7 +206,10 @@ def _properties(data: bytes) -> ParsedConfig:
 
 
 def backup_note(file: ConfigFile | None, path: Path, kind: str) -> str:
-    """What a broker does if a file (not the .bak) is missing (None) or broken; "" if it can read it."""
+    """What a broker does because a file is missing (None) or broken; "" if it can read the file.
+
+    path: of the file itself, not of its .bak.
+    """
     if file is not None and (file.problem is None or file.larger):
         return ""
     if not KINDS[kind].reads_backup:
@@ -366,7 +372,10 @@ def summary_of(file: ConfigFile) -> ConfigSummary:
 
 
 def summaries_of(directory: Path) -> Iterator[ConfigSummary]:
-    """Yield summaries of files, of missing files that have a .bak, then of RocksDBs. Raises Missing, Unreadable."""
+    """Yield summaries of files, of missing files that have a .bak, then of RocksDBs.
+
+    Raises Missing, Unreadable.
+    """
     found = list(config_files(directory))
     names = {path.name for _, path, _ in found}
     for kind, path, name in found:
@@ -552,7 +561,9 @@ def _is_refused_in_list(field: JsonField, item: Any, grammar: Grammar) -> bool:
 
 
 def _is_beyond(field: JsonField, number: int | str, grammar: Grammar) -> bool:
-    """Whether a number is out of range; fastjson takes 64 bits that overflow to a number that is not negative."""
+    """Whether a number is out of the field's range. In fastjson one of 64 bits overflows, and is accepted if the result
+    is not negative.
+    """
     if field.holds(number):
         return False
     runs_over = grammar is Grammar.FASTJSON and field.bits == 64 and not (isinstance(number, str) and number[_DIGITS:])

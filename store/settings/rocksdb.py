@@ -60,7 +60,10 @@ FAMILIES: dict[str, tuple[str, JsonTable]] = {
 
 
 class RocksdbEntry(NamedTuple):
-    """One entry, its records, and the schemas of its bytes, if any. file: of `config/` with its table; "" for none."""
+    """One entry, the records that it stands for, and the schemas of its bytes, if any.
+
+    file: of `config/`, whose table it belongs to; "" for none.
+    """
 
     family: str
     key: bytes
@@ -462,7 +465,10 @@ assert set(SEPARATE) <= {kind.file for kind in KINDS.values()}
 
 
 def transaction_is_open(path: Path, position: int) -> bool | None:
-    """Whether the half message at a position is kept; None without RocksDB. Raises Unreadable, Unsupported."""
+    """Whether the half message at a log position is kept for a check; None if the RocksDB at `path` does not exist.
+
+    Raises Unreadable, Unsupported.
+    """
     if not is_rocksdb(path):
         return None
     with RocksDb.open(path) as database:
@@ -472,7 +478,9 @@ def transaction_is_open(path: Path, position: int) -> bool | None:
 
 
 def transactions_kept(path: Path) -> dict[int, bytes]:
-    """Log position of a half message → its unique key, for all kept for a check. Raises Unreadable, Unsupported."""
+    """Log position that a half message is to have → its unique key, for all that are kept for a check. Raises
+    Unreadable, Unsupported.
+    """
     with RocksDb.open(path) as database:
         keys = [key for key, _ in database.items(rocksdb_store.TRANSACTION) if not rocksdb_store.is_text_key(key)]
     rows = map(rocksdb_store.TRANSACTION_KEY.parse, (key for key in keys if len(key) > _NUMBER_BYTES))
@@ -541,7 +549,10 @@ _NEVER_MS = 1 << 62
 
 
 def timers_kept(path: Path) -> TimersKept | None:
-    """All timers in the RocksDB at `path`, 100 bytes each, None if it never had one. Raises Unreadable, Unsupported."""
+    """All timers in the RocksDB at `path`, None if no broker ever kept one there. Takes some 100 bytes per timer.
+
+    Raises Unreadable, Unsupported.
+    """
     if not is_rocksdb(path) or not has_rows(path):
         return None
     rows: list[tuple[int, int, int]] = []

@@ -260,7 +260,10 @@ def open_index_files(path: Path) -> MappedFileQueue:
 
 
 def read_index_file(files: MappedFileQueue, file: MappedFile, config: BrokerConfig | None = None) -> TieredIndexFile:
-    """Read a file's header; slots are as configured, else by its last item. Raises Unreadable, InvalidInput."""
+    """Read the header of a file, and find the number of its slots: configured, else by its last item.
+
+    Raises Unreadable, InvalidInput.
+    """
     head = files.read_file(file, 0, HEADER_BYTES)
     parsed = OPEN_HEADER.parse(head.ljust(HEADER_BYTES, b"\0"))
     header = {name: parsed[name] for name in dtype_of(OPEN_HEADER).names or ()}
@@ -322,7 +325,10 @@ def _last_byte(files: MappedFileQueue, file: MappedFile) -> int | None:
 
 
 def index_items(files: MappedFileQueue, index: TieredIndexFile) -> Iterator[SegmentItems]:
-    """Yield the items that a file counts, but no zeros. Raises Unreadable. Memory: 1 byte an item, 8 a slot."""
+    """Yield the items that a file counts, in windows, without those that are all zeros. Raises Unreadable.
+
+    Memory: a byte for each item, 8 for each slot.
+    """
     if index.slots is None or not index.items:
         return
     slots, named = _slot_items(files, index), _named(files, index)
@@ -440,7 +446,9 @@ def without_segment(rows: Any, keys: Sequence[Any], levels: int) -> Any:
 
 
 def with_serial(content: dict[str, Any]) -> dict[str, Any] | None:
-    """Return metadata whose last topic number is at least those of topics; None if it is lost."""
+    """Return metadata with the last topic number raised to those that topics have, so that no topic gets the number of
+    another. None if the last number is lost.
+    """
     topics, serial = content.get(TOPIC_TABLE.member), content.get(SERIAL.name)
     if type(serial) is not int:
         return None

@@ -175,7 +175,10 @@ def _recover(
 
 
 def _revise(snapshot: Snapshot, state: TimerState, begin: int, *, check: bool) -> int:
-    """`recoverAndRevise`: let slots name the entries from `begin` on; return their end. check: stop at what is none."""
+    """`recoverAndRevise`: let the slots name the entries from `begin` on; return where these end.
+
+    check: a unit that is no entry ends the log.
+    """
     if not state.files:
         return 0
     index = max((i for i, f in enumerate(state.files) if begin >= f.start), default=0)
@@ -195,7 +198,9 @@ def _revise(snapshot: Snapshot, state: TimerState, begin: int, *, check: bool) -
 
 
 class _ReadEntries(NamedTuple):
-    """Good entries of a file: bytes, when due. end: byte where reading ends. stopped: no later file is read either."""
+    """Good entries of a file: their bytes in the file, and when they are due. end: byte where reading ends. stopped: no
+    later file is read either.
+    """
 
     offset: Ints
     tick_ms: Ints

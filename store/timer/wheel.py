@@ -92,7 +92,10 @@ def precision_of(layout: Layout) -> int:
 
 
 def shown_precision(layout: Layout) -> ShownPrecision | None:
-    """The precision that a store shows, None for none; a file that cannot be read shows nothing here."""
+    """The precision that a store shows, None if it shows none.
+
+    A file that cannot be read shows nothing: whoever reads it for its own sake reports it.
+    """
     return layout.once(_shown_by_files)
 
 
@@ -125,7 +128,10 @@ def _by_slots(layout: Layout, times: list[int]) -> ShownPrecision | None:
 
 
 def _by_multiples(times: list[int]) -> ShownPrecision | None:
-    """The largest precision that more times share than by chance, below the default a single one; else None."""
+    """The largest precision of which so many times are multiples that it is no chance; None without one.
+
+    Below the default a single time is enough.
+    """
     different = set(times)
     for precision_ms in reversed(PRECISIONS_MS):
         fits = sum(time % precision_ms == 0 for time in different)
@@ -343,7 +349,10 @@ class TimerPosition(NamedTuple):
 
 
 class TimerWriter:
-    """Enqueues messages of the timer topic's queue. next_offset: behind the last unit. clock: ms since 1970."""
+    """Enqueues the messages in the queue of the timer topic.
+
+    next_offset: behind the queue's last unit. clock: ms since 1970.
+    """
 
     def __init__(self, files: Files, layout: Layout, next_offset: int, clock: Callable[[], int]) -> None:
         self._files = files

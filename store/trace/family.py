@@ -205,7 +205,10 @@ def _decimal(text: str, digits: int = 19) -> int | None:
 
 
 def families(found: Iterable[tuple[Message, str]], found_by: str, given: Message | None = None) -> list[Family]:
-    """Group records and how each was found by message, in order. given: only the message of this one."""
+    """Group records by message, in the order of their first records.
+
+    found: records, and how each was found. given: only the message of this record is wanted.
+    """
     groups: dict[object, list[tuple[Message, str]]] = {}
     for message, via in found:
         groups.setdefault(identity(message), []).append((message, via))
@@ -365,7 +368,9 @@ def places_of(message: Message) -> list[QueuePlace]:
 
 
 def named(store: StoreReader, message: Message, place: QueuePlace) -> FoundUnit:
-    """Return the unit for a message at a place of a queue, or what names it in that queue. Raises Unreadable."""
+    """Return the unit for a message at a place of a queue, or what names the message in that queue. Raises
+    Unreadable.
+    """
     topic, queue_id, offset = place
     if queue_id is None or offset is None:
         return FoundUnit(place, Naming.NO_QUEUE)

@@ -252,7 +252,10 @@ def subscription_of(groups: GroupTables, topic: str, group: str) -> Subscription
 def filtered(
     message: Message, unit: FoundUnit | None, groups: GroupTables, group: str, asked: Subscription | None
 ) -> Judgement | None:
-    """Return the verdict if the subscription (asked: by the operator, else the store's) does not match, else None."""
+    """Return the verdict if the subscription does not match the message, else None.
+
+    asked: given by the operator; counts before what the store says.
+    """
     found = asked or subscription_of(groups, message.topic, group)
     if found is None:
         return None

@@ -89,7 +89,9 @@ def locate(store: StoreReader, asked: TraceTarget, note: Note) -> Located:
 
 
 def _without_unit(store: StoreReader, address: Address, note: Note) -> tuple[Message, str] | None:
-    """Return a message by its place in a queue: by its unit where compaction has left it out, else by a scan."""
+    """Return a message by its place in a queue where consumers do not get it: from the unit if compaction has left it
+    out, else by a scan of the log.
+    """
     topic, queue_id, offset = address.topic, address.queue_id, address.queue_offset
     if topic is None or queue_id is None or offset is None:
         return None
@@ -216,7 +218,9 @@ _BEFORE = 64 << 10
 
 
 def judgement_of(store: StoreReader, gone: PlaceWithoutRecord) -> Judgement | None:
-    """Return the judgement on the place; None inside a whole record, or if nothing tells of one. Raises Unreadable."""
+    """Return the judgement on the place; None if it is inside a whole record, or if nothing shows that there ever was a
+    record. Raises Unreadable.
+    """
     position = gone.position
     item, unit = "an index item names this place, by the hash of its key", "a queue unit names this place"
     facts = tuple(Evidence(item if gone.by_key else unit, where) for where in gone.named_by)

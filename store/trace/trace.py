@@ -252,7 +252,9 @@ class _Tracer:
             found.groups.append(GroupVerdict(group, judgement, *mine.place, next_))
 
     def _known_for(self, known: Known, group: str, lmq: FoundUnit | None) -> Known:
-        """Return what is known in the group's queue: that of an unnamed retry, or `lmq` if it reads that instead."""
+        """Return what is known in the group's queue: that of a retry, if it does not name that, or `lmq`, which the
+        group reads instead of the topic.
+        """
         from dataclasses import replace
 
         again = None if known.family is None else awaited(known.family, group)
@@ -354,7 +356,10 @@ class _Tracer:
 
 
 def next_start(store: StoreReader, now_ms: int, version: str = "") -> Outcome | NextStart:
-    """Simulate the next start, or return why not. version: of the broker, "" for a guess. Raises Unreadable."""
+    """Simulate the next start, or return why that is not possible. version: of the broker, "" for a guess.
+
+    Raises Unreadable.
+    """
     from ..broker.profiles import profile_of
     from ..broker.snapshot import Snapshot
     from ..start.log import as_configured, switches_of

@@ -343,7 +343,10 @@ def _record(what: str, message: Message) -> Evidence:
 
 
 class Compacted:
-    """What compaction did to a message. events: of the story. judgement: None if it is served. Raises Unreadable."""
+    """What compaction did to a message. events: of the story. judgement: why no consumer gets the message, or None.
+
+    Raises Unreadable.
+    """
 
     def __init__(self, store: StoreReader, message: Message, note: Note) -> None:
         from ..search.queue_search import compaction_end, compaction_queues, is_compaction_topic
