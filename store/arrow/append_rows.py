@@ -471,7 +471,6 @@ class NewStore:
 
     @property
     def broker_config(self) -> BrokerConfig:
-        """The configuration of the new store."""
         return BrokerConfig(self.config).for_new_store()
 
     def check(self, target: Path) -> None:

@@ -260,7 +260,6 @@ class Note:
 
     @classmethod
     def of(cls, how: ExportHow, schema: pa.Schema, ended: dict[str, LogEnded]) -> Self:
-        """The note of a new export."""
         columns = [(field.name, str(field.type)) for field in schema]
         return cls(how.kind.form, how.by_day, columns, ended)
 

@@ -45,7 +45,6 @@ class ExportFormat:
 
     @property
     def codec(self) -> str:
-        """The compression to use."""
         return self.compression or COMPRESSIONS.get(self.form, (NO_COMPRESSION,))[0]
 
     def require(self) -> None:

@@ -152,7 +152,6 @@ class BatchColumns:
 
     @cached_property
     def items(self) -> PropertyItems:
-        """The items of the properties."""
         return PropertyItems(self.batch.columns.ragged("properties"))
 
     @cached_property

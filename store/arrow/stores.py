@@ -482,7 +482,6 @@ class ReadOptions:
         return self.on_damage == FAIL
 
     def fails_at(self, error: StoreError) -> bool:
-        """Whether this error ends the query."""
         gone = self.on_damage == FAIL_UNREADABLE and isinstance(error, UnreadableRange)
         return self.fails or gone
 

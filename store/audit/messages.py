@@ -115,7 +115,6 @@ class Share:
     last_offset: int = 0
 
     def plus(self, other: Share) -> Share:
-        """Return both counted together."""
         return replace(
             self,
             messages=self.messages + other.messages,
@@ -127,7 +126,6 @@ class Share:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields of the JSON."""
         row: dict[str, Any] = {
             **self.queue._asdict(),
             "messages": self.messages,
@@ -145,7 +143,6 @@ class Tally:
     shares: dict[tuple[QueueId, str], Share] = field(default_factory=dict)
 
     def add(self, messages: Messages, reason: str = "") -> None:
-        """Count messages of a queue."""
         if len(messages):
             times, offsets = messages.store_timestamp, messages.offset
             ends = (int(times.min()), int(times.max()), int(offsets.min()), int((offsets + messages.number).max()) - 1)
@@ -157,11 +154,9 @@ class Tally:
         self._take(Share(queue, "", stretch.messages, stretch.bytes, *times, stretch.first, stretch.next - 1))
 
     def add_without_record(self, queue: QueueId, messages: int, time: int, offset: int) -> None:
-        """Count messages without a known record."""
         self._take(Share(queue, "", messages, 0, time, time, offset, offset))
 
     def with_those_of(self, other: Tally) -> Tally:
-        """Return both tallies counted together."""
         both = Tally(dict(self.shares))
         for share in other.shares.values():
             both._take(share)
@@ -173,7 +168,6 @@ class Tally:
 
     @property
     def messages(self) -> int:
-        """All messages counted."""
         return sum(share.messages for share in self.shares.values())
 
     @property
@@ -193,7 +187,6 @@ class Tally:
         return iter([self.shares[key] for key in sorted(self.shares)])
 
     def to_json(self) -> list[dict[str, Any]]:
-        """Return the rows of the JSON."""
         return [share.to_json() for share in self]
 
 
@@ -404,7 +397,6 @@ class _PendingMessages:
         self._columns: list[tuple[Ints | Flags, ...]] = []
 
     def add(self, batch: Batch, dispatched: Dispatched) -> None:
-        """Add the messages of a batch."""
         units = dispatched.units
         if not len(units):
             return
@@ -420,7 +412,6 @@ class _PendingMessages:
         self.count += len(units)
 
     def drop(self) -> None:
-        """Remove all messages."""
         self.count, self._topics, self._columns = 0, {}, []
 
     def take(self) -> Iterator[Messages]:
@@ -554,7 +545,6 @@ class Readability(LogObserver):
             self.on_lost_run(run, queues)
 
     def messages(self, messages: Messages) -> None:
-        """Count messages of one queue."""
         if not messages.good.all():
             self.damaged += messages.count(~messages.good & ~messages.lost)
             self.tombstones += messages.count(messages.lost)

@@ -97,7 +97,6 @@ class QueueRange(NamedTuple):
 
     @property
     def messages(self) -> int:
-        """Number of messages."""
         return self.next - self.first
 
     def reach(self, whole: bool) -> int:
@@ -172,7 +171,6 @@ class VerifiedRun(NamedTuple):
 
     @property
     def last(self) -> int:
-        """Position of the last record."""
         return int(self.recent[-1])
 
     @property
@@ -307,7 +305,6 @@ class RecordFacts(NamedTuple):
 
     @classmethod
     def of(cls, batch: Batch, unindexed: int | None, further_by: str) -> RecordFacts:
-        """Return the facts of one window."""
         columns = batch.columns
         plain = bool((columns.ints("magic_code") == MAGIC_V1).all())
         return cls(
@@ -323,7 +320,6 @@ class RecordFacts(NamedTuple):
         )
 
     def and_then(self, later: RecordFacts) -> RecordFacts:
-        """Return the facts of both windows."""
         return later._replace(
             begin=self.begin,
             recent=last_of(self.recent, later.recent),

@@ -198,7 +198,6 @@ class _LmqQueues:
         self._seen: set[tuple[int, int, int]] = set()
 
     def add(self, row: int, queue_names: bytes, queue_offsets: bytes, queue_id: int) -> None:
-        """Add the units of one record."""
         for _, name, offset in numbered_names(java_split(queue_names), java_split(queue_offsets), self._how):
             if offset is None:
                 self.undispatchable.append(row)

@@ -255,7 +255,6 @@ class Where:
         return _value(self._node, named)
 
     def takes(self, message: Message) -> bool:
-        """Whether the message matches."""
 
         def named(name: Name) -> Value:
             if name.field:
@@ -271,7 +270,6 @@ class Where:
 
 
 def _names(node: Node) -> set[Name]:
-    """All names in an expression."""
     if isinstance(node, Apply):
         return set[Name]().union(*map(_names, node.operands))
     return {node} if isinstance(node, Name) else set()

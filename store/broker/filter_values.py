@@ -140,7 +140,6 @@ def equal(left: Value, right: Value) -> Value:
 
 
 def is_null(value: Value) -> Value:
-    """`IS NULL`."""
     return FAILED if value is FAILED else value is None
 
 

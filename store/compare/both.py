@@ -301,7 +301,6 @@ class Comparison:
         return not self.counts and not self.unread
 
     def add(self, one: Differs) -> None:
-        """Add a difference."""
         self.counts[one.part] += 1
         if self.counts[one.part] <= SHOWN:
             self.differs.append(one)

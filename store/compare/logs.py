@@ -39,7 +39,6 @@ class PositionRange(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Number of bytes."""
         return self.stop - self.start
 
 
@@ -127,7 +126,6 @@ def _alone(
 
 
 def _extent_of(store: StoreReader) -> PositionRange | None:
-    """Return the range of a log."""
     files = store.log_files
     if not files.files:
         return None

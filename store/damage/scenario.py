@@ -80,11 +80,9 @@ class Scene:
         raise NotFound("the log has no record", path=self.store.layout.root)
 
     def bytes_of(self, place: RecordPlace) -> bytes:
-        """Return the bytes of a record."""
         return self.store.log_files.read_file(place.file, place.offset, place.size)
 
     def file_of(self, pattern: str, what: str, fits: Callable[[Path], bool] = lambda _: True) -> Path:
-        """Return any of `files_of`."""
         return self.rng.choice(self.files_of(pattern, what, fits))
 
     def files_of(self, pattern: str, what: str, fits: Callable[[Path], bool] = lambda _: True) -> list[Path]:

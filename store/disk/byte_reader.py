@@ -253,11 +253,9 @@ class Unread(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Byte behind the range."""
         return self.offset + self.length
 
     def error(self) -> UnreadableRange:
-        """The range as an error."""
         return UnreadableRange(
             f"cannot read {counted(self.length, 'byte')} ({self.reason})",
             path=self.path,
@@ -301,7 +299,6 @@ class UnreadRanges:
             yield from self.of(path)
 
     def of(self, path: str) -> list[Unread]:
-        """The ranges of one file."""
         found: list[Unread] = []
         for unread in self._of_path.get(path, ()):
             _append(found, unread)

@@ -45,7 +45,6 @@ _FIRST_LOOK_BYTES, _LOOK_BYTES = 1 << 12, 1 << 20
 
 
 def is_zero(data: bytes | bytearray | memoryview) -> bool:
-    """Whether all bytes are zero."""
     view = memoryview(data)
     return all(
         bytes(piece) == _ZEROS[: len(piece)]

@@ -132,7 +132,6 @@ class IndexFile(Closing):
 
     @cached_property
     def size(self) -> int:
-        """Size of the file in bytes."""
         return os.fstat(self._descriptor).st_size
 
     @cached_property

@@ -136,7 +136,6 @@ class IndexImage:
 
     @property
     def header_bytes(self) -> bytes:
-        """The header as bytes to write."""
         return numbers_of(HEADER).pack(*self.header)
 
     def put(self, key_hash: int, physical_offset: int, store_timestamp: int) -> bytes:

@@ -90,7 +90,6 @@ class StatsGroup:
     sizes: dict[int, int] = field(default_factory=dict)
 
     def merge(self, other: StatsGroup) -> None:
-        """Add the records of `other`."""
         for name in _ADDED:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.largest_bytes = max(self.largest_bytes, other.largest_bytes)
@@ -138,7 +137,6 @@ class StatsGroup:
         return row if source == LOG else {**row, **dict.fromkeys(_NOT_IN_UNITS)}
 
     def to_json(self) -> list[Any]:
-        """Return all values, for `from_json`."""
         sizes = [list(pair) for pair in sorted(self.sizes.items())]
         counts = [getattr(self, name) for name in _ADDED]
         return [*counts, self.largest_bytes, self.first_ms, self.last_ms, sizes]
@@ -282,7 +280,6 @@ class Stats:
         ]
 
     def to_json(self) -> list[Any]:
-        """Return the groups, for `from_json`."""
         return [[list(key), group.to_json()] for key, group in self.groups.items()]
 
     @classmethod

@@ -124,7 +124,6 @@ class DimensionColumns:
         return ids, [topic_kind(str(topic)) for topic in values]
 
     def groups(self) -> Dimension:
-        """Return the dimension `group`."""
         ids, values = self.topics
         groups = [group_of_topic(str(topic)) for topic in values]
         if self._batch is None or all(groups):
@@ -249,7 +248,6 @@ class Retries:
     counts: dict[CountKey, Returned] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """For `inspect --retries`."""
         rows = [
             {**key._asdict(), **vars(self.counts[key])}
             for key in sorted(self.counts, key=lambda key: (key.kind, key.group, key))

@@ -378,7 +378,6 @@ class RecordNames:
         self._unsorted = 0
 
     def add(self, position: Ints, size: Ints) -> None:
-        """Add some names."""
         self._parts.append((position, size))
         self._unsorted += len(position)
         if self._unsorted > _UNSORTED_MAX:

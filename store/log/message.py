@@ -193,7 +193,6 @@ class MarkTexts(NamedTuple):
 
 @cache
 def mark_texts() -> dict[str, MarkTexts]:
-    """Every mark by its label."""
     import tomllib
     from pkgutil import get_data
 

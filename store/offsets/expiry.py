@@ -210,7 +210,6 @@ class ExpiringFile(NamedTuple):
         return self.goes_ms - self.file.changed_ms
 
     def to_json(self) -> dict[str, Any]:
-        """Fields of the JSON."""
         return {
             "file": Path(self.file.path).name,
             "size": self.file.size,
@@ -246,7 +245,6 @@ class Forecast:
     kept_ms: int | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Fields of the JSON."""
         return {
             "now_timestamp": self.now_ms,
             "until_timestamp": self.until_ms,

@@ -111,7 +111,6 @@ class ComparedPosition(NamedTuple):
 
     @property
     def ahead(self) -> Ahead:
-        """Which side is ahead."""
         if self.other_offset is None:
             return Ahead.ONLY_HERE
         if self.offset is None:
@@ -128,7 +127,6 @@ class ComparedPosition(NamedTuple):
         return self.offset - self.other_offset
 
     def to_json(self) -> dict[str, Any]:
-        """Fields of the JSON."""
         table, group, topic, queue_id = self.key
         here, other = self.queue, self.other_queue
         return {
@@ -244,7 +242,6 @@ class Move(NamedTuple):
 
     @property
     def key(self) -> _Key:
-        """The position that moves."""
         return self.group, self.topic, self.queue_id
 
     @property
@@ -254,11 +251,9 @@ class Move(NamedTuple):
 
     @property
     def again(self) -> int:
-        """Messages that the group gets again."""
         return 0 if self.before is None else max(0, min(self.before, self.max_offset) - self.after)
 
     def to_json(self) -> dict[str, Any]:
-        """Fields of the JSON."""
         return {
             "group": self.group,
             "topic": self.topic,

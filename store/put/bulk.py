@@ -61,7 +61,6 @@ class StoredColumns(NamedTuple):
         return given if self.kept is None else given[self.kept]
 
     def some(self, rows: Ints) -> StoredColumns:
-        """Some of the messages."""
         return self._replace(**{name: getattr(self, name)[rows] for name in _STORED}, kept=None)
 
     def rows(self) -> list[Stored]:
@@ -272,7 +271,6 @@ class _Groups(NamedTuple):
 
     @classmethod
     def by_queue(cls, topic_ids: Ints, queue_ids: Ints) -> _Groups:
-        """Group n rows."""
         width = int(queue_ids.max(initial=0)) + 1
         key = topic_ids * width + queue_ids
         small = int(key.max(initial=0)) < 1 << 16
@@ -390,7 +388,6 @@ def _runs(units: Units, begin: int, end: int) -> list[tuple[int, int]]:
 
 
 def _joined(parts: list[StoredColumns], store_host: Host) -> StoredColumns:
-    """Join the steps of a call."""
     topics: dict[str, int] = {}
     empty = np.zeros(0, np.int64)
     ids = [

@@ -44,7 +44,6 @@ class CorruptedBodies:
         return True
 
     def remarks(self) -> Iterator[str]:
-        """Remarks for the user."""
         if self.skipped:
             yield counted(
                 self.skipped,

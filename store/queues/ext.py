@@ -271,7 +271,6 @@ class BitMaps:
             self._filters = consumer_filters(read_filters(layout), self._bloom)
 
     def of(self, records: Columns, topics: Dictionary) -> list[bytes]:
-        """The bit maps of n records."""
         from ..log.batch import Batch
         from ..log.message import Mark
         from .filter_bits import bit_maps

@@ -70,7 +70,6 @@ class BloomFilter(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """Bytes of a bit map."""
         return self.bits // _BYTE
 
     def positions(self, group: str, topic: str) -> tuple[int, ...]:

@@ -130,7 +130,6 @@ class ExtState:
         self.files = [f for f in self.files if f.start + self.file_bytes >= position]
 
     def clear(self) -> None:
-        """Delete all files."""
         self.removed += self.files
         self.files = []
 

@@ -73,7 +73,6 @@ class _AddedUnits:
 
     @property
     def last(self) -> QueueBound:
-        """The unit that was put last."""
         offsets, units = self._unjoined[-1] if self._unjoined else (self.offsets[-1], self.units[-1])
         return QueueBound(int(units["physical_offset"][-1]), int(offsets[-1]))
 

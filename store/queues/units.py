@@ -465,7 +465,6 @@ class QueueNumbers:
         return len(self.names)
 
     def stream(self, number: int) -> FileUnits:
-        """The units of a queue."""
         if number not in self._streams:
             self._streams[number] = FileUnits.of(self._files[number], self._file_bytes)
         return self._streams[number]

@@ -46,7 +46,6 @@ class QueueFilePiece(NamedTuple):
 
 
 def unit_bytes(physical_offset: int, size: int, tags_code: int) -> bytes:
-    """The bytes of one unit."""
     return numbers_of(UNIT).pack(physical_offset, size, tags_code)
 
 

@@ -53,7 +53,6 @@ class Due(NamedTuple):
 
     @property
     def messages(self) -> int:
-        """Number of all messages."""
         return self.past + self.later + sum(number for _, number in self.hours)
 
 
@@ -354,7 +353,6 @@ class LogPlaces(NamedTuple):
 
     @property
     def total(self) -> int:
-        """Number of places."""
         return self.rows * MAP_COLUMNS
 
     def at(self, position: int) -> int:
@@ -479,7 +477,6 @@ class LogPicture(LogWatcher):
         np.add.at(self.size_bytes, number, weights * sizes)
 
     def _put(self, position: Ints, size: Ints, time: Ints, topic: Ints) -> None:
-        """Add records to their places."""
         behind = int(position[-1] + size[-1])
         first, last = self.places.at(int(position[0])), self.places.at(int(position[-1]))
         edges = self.places.edges(first, last)

@@ -470,7 +470,6 @@ class Layer:
 
     @property
     def records(self) -> int:
-        """Number of records."""
         return sum(run.records for run in self.runs)
 
 

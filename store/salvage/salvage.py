@@ -355,7 +355,6 @@ class Salvaged:
 
     @property
     def grades(self) -> dict[str, int]:
-        """Records found by grade."""
         counts: Counter[Grade] = Counter()
         for run in self.found.runs:
             counts[run.grade] += run.records

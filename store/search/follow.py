@@ -287,7 +287,6 @@ class Follower:
         return True
 
     def _reopen(self) -> None:
-        """List the files again."""
         self._log.queue.close()
         self._seen = 0
         self._log = commit_log_of(self._layout, self._layout.commit_log_files())

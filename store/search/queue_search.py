@@ -255,7 +255,6 @@ class _LeftOut(NamedTuple):
         return self.and_more(len(positions))._replace(first=int(positions.min(initial=self.first)))
 
     def and_more(self, count: int) -> _LeftOut:
-        """Add units."""
         return self._replace(units=self.units + count)
 
     def tell(self, of: str, note: Note) -> _LeftOut:

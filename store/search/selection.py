@@ -203,7 +203,6 @@ class Selection(NamedTuple):
 
     @property
     def asks(self) -> bool:
-        """Whether there is any condition."""
         return self._replace(max_body_bytes=MAX_BODY_BYTES, whole=False, further=None) != Selection()
 
     def of_queues(self, layout: Layout | None) -> Selection:
@@ -219,7 +218,6 @@ class Selection(NamedTuple):
 
     @property
     def _properties(self) -> set[str]:
-        """The properties that conditions use."""
         asked = set(self.where.properties) if self.where is not None else set()
         asked |= {names.TAGS} if self.tags else set()
         asked |= {names.UNIQ_KEY} if (self.key, self.unique_key) != (None, None) else set()

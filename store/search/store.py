@@ -69,7 +69,6 @@ class Searched:
         self.last_ms = last_ms if self.last_ms is None else max(self.last_ms, last_ms)
 
     def add_batch(self, via: Via, batch: Batch) -> None:
-        """Add the records of a batch."""
         if len(batch):
             stored = batch.columns.ints("store_timestamp")
             self.add(via, len(batch), int(stored.min()), int(stored.max()))
@@ -196,7 +195,6 @@ class StoreReader(Closing):
 
     @cached_property
     def index(self) -> Index:
-        """The index files."""
         from ..index.read import Index
 
         return Index.open(self.layout.index, self.config)

@@ -201,7 +201,6 @@ class SegmentSpan:
         self._latest_s: int | None = None
 
     def add(self, part: SegmentItems) -> None:
-        """Add a window."""
         latest_s = int(part.items["time_diff"].max())
         self._latest_s = latest_s if self._latest_s is None else max(latest_s, self._latest_s)
         self._count += len(part.number)
@@ -224,7 +223,6 @@ class SegmentSpan:
 
 
 def slot_of(hash_code: Ints, slots: int) -> Ints:
-    """Return the slots of hashes."""
     return hash_code.astype(np.int64) % slots
 
 

@@ -236,7 +236,6 @@ class Ticks(NamedTuple):
         return cls(precision_of(layout), roll if 2 <= roll <= roll_max else roll_max)
 
     def of(self, time_ms: int) -> int:
-        """The tick of a time."""
         return time_ms // self.precision_ms
 
     def start_ms(self, time_ms: int) -> int:

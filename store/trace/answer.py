@@ -148,7 +148,6 @@ class GroupVerdict:
     next_command: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """One of `groups`."""
         return {
             "group": self.group,
             **self.judgement.to_json(),
@@ -215,7 +214,6 @@ class Trace:
     next_commands: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
-        """The record `trace`."""
         plain = {k: v for k, v in vars(self).items() if not isinstance(v, list) or k == "keys"}
         return {
             "type": "trace",

@@ -295,7 +295,6 @@ class FoundUnit(NamedTuple):
 
     @property
     def evidence(self) -> Evidence:
-        """The fact as a sentence."""
         topic, queue_id, offset = self.place
         name = f"{topic}/{queue_id}"
         facts = {

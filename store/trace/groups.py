@@ -79,7 +79,6 @@ class GroupTables:
 
     @property
     def known(self) -> set[str]:
-        """All consumer groups that config/ names."""
         found = {group for groups in self.progress.values() for group in groups}
         found |= self.entries.keys() | self.reads.keys()
         return {group for group in found if not is_system_group(group)}

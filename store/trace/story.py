@@ -62,7 +62,6 @@ def _when(event: Event) -> tuple[int, int, int]:
 
 
 def _of_record(family: Family, message: Message, waiting: Waiting) -> Iterator[Event]:
-    """Yield what one record shows."""
     role, properties = role_of(message), message.properties
     goes_to = properties.get(names.REAL_TOPIC, "")
     retry = next((g for g, m in family.waiting_retries if m is message), None)

@@ -69,7 +69,6 @@ class Known:
 
     @property
     def message(self) -> Message | None:
-        """The judged record."""
         return self.family.chosen if self.family is not None else None
 
     def pops_it(self, group: str) -> bool:

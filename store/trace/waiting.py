@@ -337,7 +337,6 @@ class Waiting:
 
 
 def _record(what: str, message: Message) -> Evidence:
-    """Return a record as evidence."""
     place = f"{message.topic}/{message.queue_id}/{message.queue_offset}"
     return Evidence(f"{what}: {place}", f"commitlog at {message.position}")
 
