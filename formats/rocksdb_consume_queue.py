@@ -55,7 +55,11 @@ CHECKPOINT = Struct("physical_offset" / Int64sb * "position behind the last reco
 assert (UNIT_BYTES, BOUND.sizeof(), CHECKPOINT.sizeof()) == (28, 16, 8)
 
 
-@lru_cache(maxsize=1024)
+_KEYS = 1 << 12
+"""Keys of each kind that are kept: each is asked for several times."""
+
+
+@lru_cache(_KEYS)
 def queue_prefix(topic: bytes, queue_id: int) -> bytes:
     """The beginning of the keys of a queue's units."""
     fields = {"topic": topic, "queue_id": queue_id}
@@ -73,11 +77,13 @@ def queue_offset(key: bytes, prefix: bytes) -> int | None:
     return int(UNIT_KEY.queue_offset.parse(key[len(prefix) :]))
 
 
+@lru_cache(_KEYS)
 def bound_key(topic: bytes, queue_id: int, bound: bytes) -> bytes:
     fields = {"topic": topic, "queue_id": queue_id, "bound": bound}
     return bytes(BOUND_KEY.build({**dict.fromkeys(_SEPARATORS, SEPARATOR), **fields}))
 
 
+@lru_cache(_KEYS)
 def queue_of(key: bytes) -> tuple[bytes, int] | None:
     """Topic and queue id in a unit's key; None for any other key."""
     try:
@@ -88,6 +94,7 @@ def queue_of(key: bytes) -> tuple[bytes, int] | None:
     return (found.topic, found.queue_id) if whole else None
 
 
+@lru_cache(_KEYS)
 def bound_of(key: bytes) -> tuple[bytes, int] | None:
     """Topic and queue id in the key of a `max` row; None for any other key."""
     try:
