@@ -283,8 +283,8 @@ class QueueAudit:
         shifted = self.irregular or (not self.renumber and self._is_shifted(log))
         if shifted:
             end = self._tail_end(log, self.stream.first, checked=False)
-            before = self.stream.ranges(self.stream.first, end, UNITS_AT_ONCE)
-            last = max((int(self._read(*each)["physical_offset"].max()) for each in before), default=-1)
+            kept = self.stream.ranges(self.stream.first, end, UNITS_AT_ONCE)
+            last = max((int(self._read(*each)["physical_offset"].max()) for each in kept), default=-1)
             units = units[units["physical_offset"] > last]
             missing = len(units)
             units = joined([units, *self._behind_gap(log, end, last)])
