@@ -53,7 +53,10 @@ class BatchUnit(NamedTuple):
 
 
 class BatchConsumeQueue(QueueInFiles):
-    """One batch queue, read-only; a context manager. Units are numbered from the first unit of the first file on."""
+    """One batch queue, read-only; a context manager.
+
+    files: the files of its units. Unit numbers count from the first unit of the first file.
+    """
 
     @cached_property
     def stream(self) -> FileUnits:

@@ -97,6 +97,7 @@ class HybridConsumeQueues(ConsumeQueues):
         return self.open(each.topic, each.queue_id) if each.topic in self._lmq else super()._listed(each)
 
     def close(self) -> None:
+        """Close the database, if it was opened."""
         self.in_database.close()
 
 

@@ -284,12 +284,16 @@ def _fields_of(schema: Schema, data: bytes) -> dict[str, Any] | None:
 def _parsed(schema: Schema, data: bytes) -> dict[str, Any] | None:
     """`_fields_of` with texts as str, without lengths and separators."""
     found = _fields_of(schema, data)
-    shown = (n for n in found or () if not n.startswith("before_") and not n.endswith("_length"))
-    return found and _texts({name: found[name] for name in shown})
+    return found and _texts({name: value for name, value in found.items() if is_shown(name)})
 
 
 def _texts(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {k: v.decode("utf-8", "backslashreplace") if isinstance(v, bytes) else v for k, v in fields.items()}
+
+
+def is_shown(name: str) -> bool:
+    """Whether a record shows a field of a key or value: not lengths and separators."""
+    return not name.startswith("before_") and not name.endswith("_length")
 
 
 def _bytes(family: str, key: bytes, value: bytes) -> dict[str, Any]:
