@@ -380,7 +380,7 @@ def _tally(group: Ints, span: int, added: Sequence[Ints], ended: Sequence[Ints])
 
 
 def _tally_natively(group: Ints, span: int, added: Sequence[Ints], ended: Sequence[Ints]) -> _Tally:
-    """Do the same as `_tally` in one pass of the kernel. rows: the last row of each group."""
+    """Do the same as `_tally` in one pass of the kernel, perhaps with another row of a group."""
     sums = 1 + len(added)
     out = np.zeros((span, sums + 2 * len(ended)), np.int64)
     out[:, sums::2], out[:, sums + 1 :: 2] = NEVER_FIRST_MS, NEVER_LAST_MS

@@ -222,7 +222,7 @@ def test_rows_are_counted_in_groups(rows: list[tuple[int, int, int]], columns: i
     span = int(group.max()) + 2
     arguments = group, span, both[:columns], both[2 - columns :]
     found, expected = _tally_natively(*arguments), _tally(*arguments)
-    assert found.rows.tolist() == expected.rows.tolist()
+    assert group[found.rows].tolist() == group[expected.rows].tolist()  # any row of a group stands for it
     assert found.lengths.tolist() == expected.lengths.tolist()
     for of, to in zip(found[2:], expected[2:], strict=True):
         assert [one.tolist() for one in of] == [one.tolist() for one in to]
