@@ -168,6 +168,11 @@ class Layout:
         return slave if self.dledger is None else self.has_peers
 
     @property
+    def copies_config(self) -> bool:
+        """The broker copies topics, groups and positions from its master, every 10 s, or from the leader it follows."""
+        return self.broker_config.is_slave or self.has_peers
+
+    @property
     def master(self) -> str:
         """What users call the broker whose log is copied."""
         return "master" if self.dledger is None else "leader"

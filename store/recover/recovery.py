@@ -441,7 +441,7 @@ def _by_topic(counts: Counter[str]) -> str:
 
 def _unserved(layout: Layout, found: Prediction) -> Iterator[str]:
     """Yield a note about topics that no start serves; `widened` drops it if the plan has the code at its end."""
-    if found.config is None or layout.broker_config.is_slave:  # a slave gets its topics from its master
+    if found.config is None:
         return
     topics = {topic: 1 for topic in found.config.unserved if not topic.startswith(RETRY_PREFIX)}  # made by its group
     if topics and profile_of(found.broker_version).dispatch.any_queue:
@@ -455,6 +455,12 @@ def _unserved(layout: Layout, found: Prediction) -> Iterator[str]:
         way = proposed(layout, "repair", "--config", "--apply") if mends else "mqstore explain I-150"
         many = f"{counted(messages, 'message', form=',')} of {counted(len(topics), 'topic')} without an entry"
         named = listed([*topics], _TOPICS_LISTED)
+        if layout.copies_config:
+            yield (
+                f"{TOPICS} lacks {counted(len(topics), 'topic')} ({named}) until this broker has copied it from its"
+                f" {layout.master}; if it may lead before that, first copy config/ from a broker that has them"
+            )
+            return
         yield f"no broker serves {many} in {TOPICS} ({named}); if they were not deleted: `{way}` (I-150)"
 
 

@@ -138,13 +138,16 @@ def _signs(layout: Layout, queues: Ranges) -> tuple[bool, bool]:
 
 @dataclass(frozen=True)
 class ConfigLoss:
-    """What is proved and the loaded tables lack. ran: a broker has written here. cut: files whose RocksDB did."""
+    """What is proved and the loaded tables lack. ran: a broker has written here. cut: files whose RocksDB did. copies:
+    a whole table without topics is what a broker has before it first copied those of its master.
+    """
 
     loaded: Mapping[str, load.LoadedConfig]
     queues: Ranges
     ran: bool
     undelivered: Undelivered
     cut: frozenset[str] = frozenset()
+    copies: bool = False
     _entries: dict[str, tuple[dict[_Key, int], dict[_Key, int]]] = field(default_factory=dict)
 
     def topics(self) -> tuple[frozenset[str], frozenset[str]]:
@@ -153,7 +156,8 @@ class ConfigLoss:
         known = {key[1] for key in self._taken(one)}
         proved = {queue.topic for queue, (first, end) in self.queues.items() if end > first} - known
         missing = frozenset(t for t in proved if not t.startswith(LMQ_PREFIX) and not is_system_topic(t))
-        lost = one.start is not load.LoadAction.LOADS or all(map(is_system_topic, known)) or load.TOPICS in self.cut
+        emptied = not self.copies and all(map(is_system_topic, known))
+        lost = one.start is not load.LoadAction.LOADS or emptied or load.TOPICS in self.cut
         reported = frozenset() if one.main.unseen else missing
         return (reported, frozenset()) if lost else (frozenset(), reported)
 
@@ -446,7 +450,8 @@ def _predicted(layout: Layout, profile: Profile, queues: Ranges, undelivered: Un
     )
     of_files, of_a_broker = _signs(layout, queues)
     cut = _cut_databases(layout, rules)
-    lost = ConfigLoss(loaded, queues, of_a_broker, undelivered, frozenset(name for name, _ in cut))
+    cut_names = frozenset(name for name, _ in cut)
+    lost = ConfigLoss(loaded, queues, of_a_broker, undelivered, cut_names, layout.copies_config)
     files = tuple(_file_start(one, lost.entries_taken(one)) for one in loaded.values())
     if with_timer:  # a broker takes the bytes there are, and zeros for others; the timer reports losses
         exists = (layout.config / load.TIMER_CHECK).exists()

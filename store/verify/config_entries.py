@@ -296,13 +296,15 @@ def queues_have_a_topic(context: VerifyContext) -> Iterator[FileFault]:
         database = None  # a repair completes it
     whole = context.scope.topic is None and context.log.complete
     bare = whole and config_start_of(context).bare
-    repair = "" if bare or database else None  # a store that never had a configuration gets none
+    layout = context.store.layout
+    # a store that never had a configuration gets none; made-up entries may come before those of a master
+    repair = "" if bare or database or layout.copies_config else None
     unknown = {queue.topic for queue in context.store.queues} - known
     if unknown:
         from ..inspect.own_topics import has_own_records  # only needed then
     used = used_topics(context, known) if whole and not bare and database is None else frozenset()
     if used:
-        yield FileFault(context.store.layout.config / TOPICS, not_served(context, used), Severity.ERROR)
+        yield FileFault(layout.config / TOPICS, not_served(context, used), Severity.ERROR)
     for topic in sorted(unknown - used):
         if is_system_topic(topic) or topic.startswith(LMQ_PREFIX):
             continue
@@ -311,7 +313,8 @@ def queues_have_a_topic(context: VerifyContext) -> Iterator[FileFault]:
             legal = context.profile.dispatch.any_queue and not has_own_records(context.store, topic)
             text += "; a 4.9 broker makes queues for any name in a message" if legal else ""
             text += f"; repair does not write config/{database.name}, use mqadmin updateTopic" if database else ""
-            path = context.store.layout.consume_queue
+            text += f" before it has copied that of its {layout.master}" if layout.copies_config and not legal else ""
+            path = layout.consume_queue
             yield FileFault(path, text, Severity.INFO if legal else None, repair)
 
 

@@ -322,13 +322,13 @@ def config_start_of(context: VerifyContext) -> ConfigStart:
 def used_topics(context: VerifyContext, known: Collection[str]) -> frozenset[str]:
     """Return topics without an entry that were in use when the store was left, so that nobody deleted them: all, if the
     newest message is of one of them, so that topics.json is older than the log; else those of which a group has a
-    position that would have gone with the topic. A slave gets its topics from its master, and a broker makes retry
+    position that would have gone with the topic. None where topics are copied from a master; and a broker makes retry
     topics for its groups.
     """
     from ..inspect.own_topics import has_own_records
 
     layout, store = context.store.layout, context.store
-    if context.live or layout.broker_config.is_slave:
+    if context.live or layout.copies_config:
         return frozenset()
     bare = {topic for topic in config_start_of(context).unserved if not topic.startswith(RETRY_PREFIX)} - {*known}
     if context.profile.dispatch.any_queue:

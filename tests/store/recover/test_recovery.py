@@ -206,6 +206,28 @@ def test_what_a_start_of_a_dledger_node_cuts_off_the_leader_may_send_again(
     assert text.endswith(", unless the leader sends them again") == (";" in peers)
 
 
+@pytest.mark.parametrize(
+    ("name", "option", "copies"),
+    [
+        ("5.3.3-dledger", "dLegerPeers=n0-h:1;n1-h:2", True),
+        ("5.3.3-dledger", "dLegerPeers=n0-h:1", False),
+        ("5.3.3-ha-slave", "brokerRole=SLAVE", True),
+        ("5.3.3-ha-slave", "brokerRole=ASYNC_MASTER", False),
+    ],
+)
+def test_who_follows_has_no_topics_before_it_has_copied_them(
+    name: str, option: str, copies: bool, store: Callable[[str], Path]
+) -> None:
+    """A real follower of 5.3.3 that was killed early has this table."""
+    root = store(name)
+    (root / "config" / "topics.json").write_text('{"dataVersion":{"counter":14},"topicConfigTable":{}}')
+    before = said_of(root, BrokerConfig(config(name, root)).with_set([option]))
+    codes = {each.code for each in before.verdict.serious}
+    assert (codes.isdisjoint({"I-150", "I-188"})) == copies
+    assert before.found is not None
+    assert any("if it may lead before that" in note for note in before.found.notes) == copies
+
+
 def without_last_files(log: Path) -> None:
     """Units name the record that stood at 262144, and those behind it."""
     for start in (262144, 393216):
