@@ -1,4 +1,4 @@
-"""`mqstore stats --expires`: which files are deleted next, when the disk is full, which groups lose messages."""
+"""`mqstore stats --expires`: which files are deleted next, when the disk is full, what goes unread or undelivered."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class ExpiryOptions(Options):
 
 def print_expiry(stores: list[str], expiring: ExpiryOptions, common: Common) -> None:
     """Print the forecast of each store. Raises Exit, InvalidInput, and what reading raises."""
-    from ..store.offsets.expiry import forecast, losing
+    from ..store.offsets.expiry import forecast, losing, undelivered
     from ..store.search.store import StoreReader
 
     now_ms, until_ms, last_ms = expiring.spans_ms()
@@ -83,15 +83,18 @@ def print_expiry(stores: list[str], expiring: ExpiryOptions, common: Common) -> 
         with StoreReader(root, common.config()) as store:
             found = forecast(store, disk, now_ms, until_ms, last_ms)
             losses = losing(store, found.going)
+            notes = [*found.rules.notes, *losses.notes]
+            waiting = undelivered(store, found.going, now_ms, notes.append)
         groups = losses.rows
-        for note in (*found.rules.notes, *losses.notes):
+        for note in notes:
             common.warn(f"{root}: {note}")
         for note in losses.unknown:
             common.warn(f"{root}: {note}: it is not known which groups lose messages")
         fails = found.refuses_ms is not None or found.rules.failing_hour is not None
-        bad = bad or fails or bool(groups or losses.unknown)
+        bad = bad or fails or bool(groups or waiting or losses.unknown)
         records.append({"type": "expiry", "store": root, **found.to_json()})
         records += [{"type": "losing_group", "store": root, **one._asdict()} for one in groups]
+        records += [{"type": "losing_delayed", "store": root, **one._asdict()} for one in waiting]
         records += [{"type": "expiring_file", "store": root, **g.to_json()} for g in found.going]
 
     def text(record: Mapping[str, Any]) -> str:
@@ -100,8 +103,9 @@ def print_expiry(stores: list[str], expiring: ExpiryOptions, common: Common) -> 
     shown: Iterable[dict[str, Any]] = records
     if common.format.value == "text" and not common.verbose:
         shown = _folded(records)
+    columns = columns_of("expiring_file", "losing_group", "losing_delayed", "expiry")
     with common.open_output() as output:
-        output.records(shown, text=text, columns=columns_of("expiring_file", "losing_group", "expiry"))
+        output.records(shown, text=text, columns=columns)
     raise Exit(ExitCode.NO if bad else ExitCode.DONE)
 
 
@@ -177,6 +181,15 @@ def _losing_text(row: Mapping[str, Any], utc: bool) -> Iterator[str]:
     )
 
 
+def _delayed_text(row: Mapping[str, Any], utc: bool) -> Iterator[str]:
+    level = row["delay_level"]
+    kind = "timed" if level is None else "delayed"
+    of_level = "" if level is None else f" of level {level}"
+    messages = counted(row["messages"], f"{kind} message{of_level} goes", f"{kind} messages{of_level} go", form=",")
+    first, due = (time_text(row[name], utc) for name in ("first_timestamp", "deliver_timestamp"))
+    yield f"  {messages} undelivered, from {first} on; the last would be due {due}"
+
+
 def _file_text(row: Mapping[str, Any], utc: bool) -> Iterator[str]:
     from .offsets_text import age_text
 
@@ -191,4 +204,10 @@ def _more_text(row: Mapping[str, Any], utc: bool) -> Iterator[str]:
     yield "  … and more (--verbose shows all)"
 
 
-_TEXTS = {"expiry": _expiry_text, "losing_group": _losing_text, "expiring_file": _file_text, "more": _more_text}
+_TEXTS = {
+    "expiry": _expiry_text,
+    "losing_group": _losing_text,
+    "losing_delayed": _delayed_text,
+    "expiring_file": _file_text,
+    "more": _more_text,
+}

@@ -44,15 +44,17 @@ def stats(
     is a power of 2; file is the log file.
 
     --expires says which files a broker deletes next, and when; when the disk is full if the log grows as in its
-    last hours; and which groups would lose messages that they have not consumed. It goes by fileReservedTime,
-    deleteWhen and diskMaxUsedSpaceRatio of the options or of config/broker.properties, or by their defaults. For a
-    copy on another machine, describe the broker's disk: --disk-size, --disk-used.
+    last hours; which groups would lose messages that they have not consumed; and how many delayed and timed messages
+    go before they are due. It goes by fileReservedTime, deleteWhen and diskMaxUsedSpaceRatio of the options or of
+    config/broker.properties, or by their defaults. For a copy on another machine, describe the broker's disk:
+    --disk-size, --disk-used.
 
     If a store cannot be read, the command ends before it counts anything. Damage is reported on stderr.
 
     Exit code: 0 counted; 1 counted, except damaged parts, messages that queues lack (--quick), or stores left out
-    by --partial; with --expires: a group loses messages, or that is not known, or the disk gets full, or a broker
-    fails to delete files for its deleteWhen; 5 a store, its queues (--quick), or bytes on a disk cannot be read.
+    by --partial; with --expires: a group loses messages, or that is not known; messages go before they are due; the
+    disk gets full; or a broker fails to delete files for its deleteWhen; 5 a store, its queues (--quick), or bytes
+    on a disk cannot be read.
 
     \b
     Examples:

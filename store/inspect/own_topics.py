@@ -371,6 +371,25 @@ def _of_levels(store: StoreReader, progress: Mapping[int, int], newest_ms: int) 
                     yield batch.take(np.flatnonzero(batch.columns.ragged("topic").equals(utf8(SCHEDULE_TOPIC))))
 
 
+def waiting_of_levels(store: StoreReader, now_ms: int) -> Iterator[tuple[int, Ints, Ints]]:
+    """Yield, by units alone, delay levels with log positions of messages that wait and when they are due, in parts; not
+    levels that nobody reads. Raises Unreadable.
+    """
+    options, progress = options_of(store.layout), delays_passed(store) or {}
+    levels = options.delay_levels.value
+    for directory in store.queues.of_topic(SCHEDULE_TOPIC):
+        level = directory.queue_id + 1
+        if not 0 < level <= len(levels):
+            continue
+        with store.queues.open(SCHEDULE_TOPIC, directory.queue_id) as queue:
+            ends = store.queue_summary(queue)
+            for _, units in queue.units(max(progress.get(level, 0), ends.min_offset), ends.max_offset):
+                codes, known = tags_codes(units["tags_code"].astype(np.int64), store.layout, queue)
+                known &= is_valid(units)
+                due = np.where(codes > now_ms + levels[level - 1], now_ms, codes)  # as `due_times`
+                yield level, units["physical_offset"].astype(np.int64)[known], due[known]
+
+
 def _with_real_topic(batch: Batch) -> tuple[Ints, Digests, Flags]:
     """Return the rows of messages that wait for another topic, or have waited (a delivered copy keeps REAL_TOPIC); a
     number for each, of what both have in common: unique key, topic, number of retries; and which are delivered copies.

@@ -282,6 +282,22 @@ def timers(
     return found
 
 
+def waiting_in_wheel(store: StoreReader, now_ms: int, note: Note) -> tuple[Ints, Ints]:
+    """Return, by wheel or RocksDB, the log positions of timer messages that wait, each once, and when a broker reads
+    them next. Raises Unreadable.
+    """
+    kept = in_database(store, note)
+    if not store.layout.timer_wheel.exists() and kept is None:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    wheel = wheel_of(store, now_ms, note)
+    chained = entries_of(store, wheel)
+    if kept is not None and not kept.unread:
+        wheel, chained = with_database(wheel, chained, kept, now_ms, note)
+    waits = (chained.fires_ms != NOWHERE) & ~chained.entries.deletes
+    position, rows = np.unique(chained.entries.offset_py[waits], return_index=True)
+    return position, chained.fires_ms[waits][rows]
+
+
 def delivered_again(delivered: DeliveredTimers, now_ms: int, started: Outcome, unread_at: int) -> list[Timer]:
     """Return the messages with `Timer.again` after this start, for timers in the wheel; of old log files only what may
     be one of them is read. unread_at: position of the first message read from the queue. Raises Unreadable.

@@ -31,10 +31,12 @@ from ..disk.file_queue import MappedFile
 from ..disk.layout import Layout
 from ..disk.lock import stream_of
 from ..errors import InvalidInput, Missing, StoreError, os_errors
+from ..inspect.own_topics import waiting_of_levels
+from ..inspect.timers import waiting_in_wheel
 from ..queues.batches import BatchConsumeQueue
 from ..queues.read import QueueSummary, first_at
 from ..queues.units import is_used, is_valid
-from ..search.store import StoreReader
+from ..search.store import Note, StoreReader
 from ..settings.generation import file_rules_of_any
 from ..settings.options import FILE_RESERVED_HOURS
 from ..settings.rocksdb import stand_ins
@@ -524,3 +526,35 @@ def _batches(store: StoreReader, queue: QueueSummary, first: int, boundary: int)
                 behind = max(behind, int(ends.max()))
         batch = batches.find(first)
     return behind, None if batch is None else batch.physical_offset
+
+
+class Undelivered(NamedTuple):
+    """Waiting messages that are deleted before they are due. delay_level: None for timed messages. first_timestamp: of
+    the first loss. deliver_timestamp: when the last one would be due.
+    """
+
+    delay_level: int | None
+    messages: int
+    first_timestamp: int
+    deliver_timestamp: int
+
+
+def undelivered(store: StoreReader, going: Sequence[ExpiringFile], now_ms: int, note: Note) -> list[Undelivered]:
+    """What brokers lose of delay levels and timers: they read a record once its time has come. By units and entries,
+    without the log: also what will be cancelled, not what the timer has not read yet. A timed message that is stored
+    again before is not lost. Raises Unreadable.
+    """
+    if not going:
+        return []
+    goes, begins = np.array([(one.goes_ms, one.file.start) for one in going], np.int64).T
+    end = going[-1].file.start + going[-1].file.size
+    found: dict[int | None, Undelivered] = {}
+    for level, position, due in (*waiting_of_levels(store, now_ms), (None, *waiting_in_wheel(store, now_ms, note))):
+        inside = (position >= begins[0]) & (position < end)
+        gone = goes[np.searchsorted(begins, position[inside], "right") - 1]
+        late = due[inside] > gone
+        if late.any():
+            known = found.get(level, Undelivered(level, 0, int(gone[late].min()), 0))  # files go in their order
+            last = max(known.deliver_timestamp, int(due[inside][late].max()))
+            found[level] = known._replace(messages=known.messages + int(late.sum()), deliver_timestamp=last)
+    return list(found.values())

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.store.offsets.expiry import ExpiringFile, LogFile, Losses, Why, losing
+from mqstore.store.offsets.expiry import ExpiringFile, LogFile, Losses, Why, losing, undelivered
 from mqstore.store.offsets.lag import behind_log
 from mqstore.store.search.find import find
 from mqstore.store.search.selection import Selection
-from mqstore.store.search.store import StoreReader
+from mqstore.store.search.store import StoreReader, silent
 
 from ... import stores
 
@@ -41,6 +41,27 @@ def test_messages_before_the_boundary_are_lost(name: str, topic: str, share: flo
         assert (row.group, row.topic, row.first_timestamp) == ("late", topic, 77)
         assert 0 < row.messages <= row.unread
         assert share < 1 or row.messages == row.unread
+
+
+@pytest.mark.parametrize(
+    ("name", "after_ms", "wanted"),
+    [
+        ("5.3.3-clean", 0, {5: 2, 14: 1, 16: 1, 18: 2}),
+        ("5.3.3-clean", 700_000, {16: 1, 18: 2}),
+        ("5.3.3-timer-clean", 0, {None: 22}),
+        ("5.3.3-timer-clean", 172_781_000, {}),
+    ],
+)
+def test_what_waits_and_is_due_after_its_file_goes(
+    name: str, after_ms: int, wanted: dict[int | None, int], tmp_path: Path
+) -> None:
+    with StoreReader(stores.unpack(name, tmp_path)) as store:
+        now_ms = store.log_end.store_timestamp or 0
+        going = ExpiringFile(LogFile("f", 0, store.log_end.position, 0), 0, now_ms + after_ms, Why.TIME, now_ms)
+        found = undelivered(store, [going], now_ms, silent)
+        assert not undelivered(store, [going._replace(file=LogFile("f", 0, 0, 0))], now_ms, silent)
+    assert {row.delay_level: row.messages for row in found} == wanted
+    assert all(row.first_timestamp == going.goes_ms < row.deliver_timestamp for row in found)
 
 
 def lost(root: Path) -> Losses:
