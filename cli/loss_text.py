@@ -97,6 +97,8 @@ def timer_lines(found: Recovery) -> list[str]:
         lines.append(f"  {ticks}, and stop the timer")
     if timers.stuck_at is not None:
         lines.append(f"  none behind queue offset {timers.stuck_at:,} would be read: its due time is not a number")
+    if timers.read_timestamp is not None:
+        lines.append(f"  none would fire before {timers.fires_from}")
     return lines
 
 

@@ -233,21 +233,23 @@ class DeliveredTimers:
         older = (first.columns.ints("store_timestamp") < time_ms) & (first.position <= position)
         return max((begins[at] for at in first.position[older].tolist()), default=log.min_offset)
 
-    @cached_property
-    def newest_ms(self) -> int:
-        """When the newest delivered message was due, 0 without any. Raises Unreadable."""
+    def newest_ms(self, now_ms: int) -> int:
+        """When the newest delivered message was due, 0 without any. One due after `now_ms` was delivered by a clock
+        that was ahead, and does not count. Raises Unreadable.
+        """
         done = self.scanned.came_out
         if done is None:
             return 0
-        return int(done.out_ms[done.out_ms <= done.store_timestamp].max(initial=0))  # none is delivered before its time
+        in_time = done.out_ms <= np.minimum(done.store_timestamp, now_ms)  # none is delivered before its time
+        return int(done.out_ms[in_time].max(initial=0))
 
-    def up_to(self, entries: TimerEntries) -> int:
-        """Return the time behind the newest delivered message; without any the first tick of the timer log's entries, 0
-        without entries. Raises Unreadable.
+    def up_to(self, entries: TimerEntries, now_ms: int) -> int:
+        """Return the time behind the newest delivered message, without any the first tick of the timer log's entries,
+        both at most `now_ms`; 0 without entries. Raises Unreadable.
         """
-        if self.newest_ms:
-            return self.ticks.start_ms(self.newest_ms) + self.ticks.precision_ms
-        return self.ticks.start_ms(int(entries.tick_ms.min())) if len(entries) else 0
+        if newest_ms := self.newest_ms(now_ms):
+            return self.ticks.start_ms(newest_ms) + self.ticks.precision_ms
+        return self.ticks.start_ms(min(int(entries.tick_ms.min()), now_ms)) if len(entries) else 0
 
     def late(self, entries: TimerEntries, read_ms: int, now_ms: int) -> Flags:
         """bool[n]: the entry is of a waiting message, at a tick before those that a start at `now_ms` reads (spec 04,

@@ -164,6 +164,8 @@ class _BugFinder:
 
 _UNIT = dtype_of(UNIT)
 _TOO_LATE = "the broker was down for longer than the wheel reaches back"
+_AHEAD_MAX_MS = 60_000
+"""So much, at most, two clocks differ by chance."""
 _READ_AGAIN_MAX = 10_000
 """Most messages of the timer topic, read after the start, whose time is looked at."""
 
@@ -174,7 +176,9 @@ class TimerLoss:
     not delivered. fired_twice: also delivered ones that come again. loops: ticks whose chain leads to itself when it is
     continued. stuck_at: queue offset in the timer topic behind which nothing is read, None if nothing blocks it.
     too_late: never fired only because the start comes so late that it reads the wheel from a later tick on. by_chance:
-    of these, messages read from the queue, which may fire in time after all (spec 04, 4.9).
+    of these, messages read from the queue, which may fire in time after all (spec 04, 4.9). read_timestamp: time to
+    come from which on ticks are read, None if it is not to come: messages sent after the start and due before it are
+    not delivered.
     """
 
     pending: int = 0
@@ -184,6 +188,7 @@ class TimerLoss:
     stuck_at: int | None = None
     too_late: int = 0
     by_chance: int = 0
+    read_timestamp: int | None = None
     bugs: list[str] = field(default_factory=list)
     #: Cancelled messages that fire, of a broker with its timers in a RocksDB; None: it has files.
     uncancelled: int | None = None
@@ -198,12 +203,12 @@ class TimerLoss:
     @property
     def harmless(self) -> bool:
         """Every timed message fires once."""
-        return not (self.never_fired or self.fired_twice or self.loops) and self.stuck_at is None
+        return not (self.unfired or self.fired_twice)
 
     @property
     def unfired(self) -> int:
         """Rises with the number of timed messages that no consumer would see; 0: each fires at least once."""
-        return self.never_fired + self.loops + (self.stuck_at is not None)
+        return self.never_fired + self.loops + (self.stuck_at is not None) + (self.read_timestamp is not None)
 
     @property
     def unfired_text(self) -> str:
@@ -219,7 +224,14 @@ class TimerLoss:
         if self.loops:
             ticks = counted(self.loops, "tick", form=",")
             return f"lead the timer into a loop at {ticks}{why}, and then fire no timed message"
+        if self.read_timestamp is not None:
+            return f"fire no timed message before {self.fires_from}"
         return ""
+
+    @property
+    def fires_from(self) -> str:
+        """The time to come from which on ticks are read, in UTC."""
+        return f"{np.datetime64(self.read_timestamp or 0, 'ms')}+00:00, the time read in timercheck"
 
     @property
     def twice_text(self) -> str:
@@ -255,7 +267,7 @@ def timer_loss(outcome: Outcome, now_ms: int, delivered: DeliveredTimers) -> Tim
     heads = entries.rows(used["last_pos"].astype(np.int64))
     reached = follow(entries.before, heads[heads >= 0])[0] != NOWHERE
     offset = queue_offsets(queue, entries.offset_py)
-    own = _waiting(outcome, entries, since_ms)
+    own = _waiting(outcome, entries, read_ms, since_ms, delivered)
     again = (offset >= state.queue_offset) & ((entries.tick_ms >= read_ms) | (entries.tick_ms <= now_ms))
     loops = int((used["last_pos"] >= state.log_end).sum())
     late = own & (reached | again)
@@ -263,7 +275,7 @@ def timer_loss(outcome: Outcome, now_ms: int, delivered: DeliveredTimers) -> Tim
         late &= delivered.late(entries, since_ms, now_ms)
     reread = bool((own & reached & again & ~late).any())
     twice = delivered_again(delivered, now_ms, outcome, _unread_at(queue, state.queue_offset))
-    done = sum(bool(row.delivered) and row.next_timestamp is not None for row in twice)
+    done = 0 if since_ms < read_ms else sum(bool(row.delivered) and row.next_timestamp is not None for row in twice)
     forgotten = _without_entry(outcome, state, queue, entries, offset, since_ms, delivered)
     too_late = int(late.sum()) + (unread := _unread_late(state, queue, entries, now_ms, delivered))
     never = int((own & ~reached & ~again).sum()) + forgotten + too_late
@@ -274,7 +286,8 @@ def timer_loss(outcome: Outcome, now_ms: int, delivered: DeliveredTimers) -> Tim
     bugs += ["B35"] if stuck is not None else []
     pending = int(own.sum()) - done + forgotten + unread
     why_never = _TOO_LATE if too_late else ""
-    return TimerLoss(pending, never, len(twice), loops, stuck, too_late, unread, bugs, why_never=why_never)
+    ahead = read_ms if read_ms > now_ms + _AHEAD_MAX_MS else None
+    return TimerLoss(pending, never, len(twice), loops, stuck, too_late, unread, ahead, bugs, why_never=why_never)
 
 
 def _unread_late(
@@ -317,18 +330,22 @@ def _read_ms(entries: TimerEntries, state: TimerState, now_ms: int, delivered: D
     04, 4.9), and the time from which on messages wait: the same, or what the log shows if the timer has not reached
     that time yet.
     """
-    read_ms = max(state.read_time_ms, state.ticks.oldest_ms(entries.alive_ms))
+    read_ms = max(state.read_time_ms, state.ticks.oldest_ms(entries.alive_ms(now_ms)))
     if read_ms <= 0:
         read_ms = _oldest_ms(entries, state)
     if read_ms <= now_ms + state.ticks.precision_ms:
         return read_ms, read_ms
-    return read_ms, min(read_ms, delivered.up_to(entries))
+    return read_ms, min(read_ms, delivered.up_to(entries, now_ms))
 
 
-def _waiting(outcome: Outcome, entries: TimerEntries, since_ms: int) -> Flags:
-    """bool[n]: the newest entry of a message that is due at `since_ms` or later; older ones have been rolled."""
-    due = entries.tick_ms >= since_ms
-    return ~entries.deletes & (entries.offset_py < outcome.log_end) & due & _is_newest(entries)
+def _waiting(outcome: Outcome, entries: TimerEntries, read_ms: int, since_ms: int, delivered: DeliveredTimers) -> Flags:
+    """bool[n]: the newest entry of a message that is due at `since_ms` or later; older ones have been rolled. The times
+    are as of `_read_ms`.
+    """
+    found: Flags = ~entries.deletes & (entries.offset_py < outcome.log_end) & (entries.tick_ms >= since_ms)
+    if since_ms < read_ms and (records := delivered.waiting) is not None:  # a clock that was ahead has delivered some
+        found &= (entries.tick_ms > delivered.newest_ms(read_ms)) | np.isin(entries.offset_py, records.position)
+    return found & _is_newest(entries)
 
 
 def _without_timer(outcome: Outcome, queue: StartedQueue, now_ms: int, delivered: DeliveredTimers) -> TimerLoss | None:
@@ -341,8 +358,8 @@ def _without_timer(outcome: Outcome, queue: StartedQueue, now_ms: int, delivered
     if not isinstance(state, TimerState):
         state = TimerState.without_files(snapshot.layout)
     entries = _log_entries(outcome, state)
-    since_ms = _read_ms(entries, state, now_ms, delivered)[1]
-    count = int(_waiting(outcome, entries, since_ms).sum())
+    read_ms, since_ms = _read_ms(entries, state, now_ms, delivered)
+    count = int(_waiting(outcome, entries, read_ms, since_ms, delivered).sum())
     offset = queue_offsets(queue, entries.offset_py)
     state.queue_offset = queue.max_offset
     count += _without_entry(outcome, state, queue, entries, offset, since_ms, delivered)

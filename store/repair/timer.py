@@ -347,7 +347,8 @@ def _repair(scene: VerifyContext, high: int, after: _PlannedFiles) -> Iterator[E
         if repaired is not None and len(late):
             repaired = timer_log.moved_to_tick(repaired, late, after.records, files.ticks.start_ms(scene.now_ms))
             files.log.entries, read_ms = repaired.entries, files.ticks.oldest_ms(scene.now_ms)
-        read_ms = max(read_ms, files.ticks.oldest_ms(files.log.entries.alive_ms))  # no start reads older ticks
+        alive_ms = files.log.entries.alive_ms(scene.now_ms)
+        read_ms = max(read_ms, files.ticks.oldest_ms(alive_ms))  # no start reads older ticks
         files.check = _corrected_check(files, high, scene.store, after.records, read_ms)
     if wheel:
         yield from _wheel_edits(files, scene, linked)
@@ -554,8 +555,8 @@ def _read_time_ms(files: TimerFiles, scene: VerifyContext) -> int:
     that is not a tick of the timer, or that no start goes back to, does not count.
     """
     read_ms, ticks, entries = files.check.last_read_time_ms, files.ticks, files.log.entries
-    earliest = max(1, ticks.oldest_ms(entries.alive_ms))
+    earliest = max(1, ticks.oldest_ms(entries.alive_ms(scene.now_ms)))
     has_come_to = earliest <= read_ms <= scene.now_ms + ticks.precision_ms and read_ms == ticks.start_ms(read_ms)
     if has_come_to or not (read_ms or len(entries.position)):
         return read_ms
-    return _delivered(scene).up_to(entries)
+    return _delivered(scene).up_to(entries, scene.now_ms)

@@ -311,10 +311,11 @@ class TimerEntries(Rows):
         """Stream position behind the last entry, 0 without entries."""
         return int(self.position[-1]) + UNIT_BYTES if len(self) else 0
 
-    @property
-    def alive_ms(self) -> int:
-        """A time (ms) at which a broker wrote, 0 without entries: the second newest, as the newest may be damaged."""
-        return int(np.sort(self.written_ms)[-2:][0]) if len(self) else 0
+    def alive_ms(self, now_ms: int) -> int:
+        """A time (ms) at which a broker wrote, up to `now_ms`, as its clock may have been ahead; 0 without entries: the
+        second newest, as the newest may be damaged.
+        """
+        return min(int(np.sort(self.written_ms)[-2:][0]), now_ms) if len(self) else 0
 
     def at(self, positions: Ints) -> tuple[Ints, Flags]:
         """Row of the entry that begins at each position, and whether there is one."""

@@ -383,7 +383,7 @@ def the_time_read_is_past(context: VerifyContext) -> None:
     elif read_ms < 0 or read_ms % files.ticks.precision_ms:
         text = f"last_read_time_ms is {read_ms}, not a multiple of {files.ticks.precision_ms} ms"
         context.findings.add("I-132", path, text)
-    elif len(entries := files.log.entries) and read_ms < max(1, files.ticks.oldest_ms(entries.alive_ms)):
+    elif len(files.log.entries) and read_ms < max(1, files.ticks.oldest_ms(files.log.entries.alive_ms(context.now_ms))):
         text = f"last_read_time_ms is {read_ms}: a start delivers again what the wheel has delivered"
         context.findings.add("I-132", path, text)
 

@@ -159,6 +159,21 @@ def test_a_message_without_an_entry_is_read_again(tmp_path: Path) -> None:
     assert after == known._replace(last_timer_queue_offset=end, master_timer_queue_offset=end)
 
 
+@pytest.mark.parametrize("back_ms", [120_000, 7 * 86_400_000])
+def test_a_clock_set_back_is_no_time_read(back_ms: int, tmp_path: Path) -> None:
+    """The time read is not in the future, by what the timer delivered and wrote while the clock was ahead either."""
+    layout = Layout.open(stores.unpack("5.3.3-timer-clean", tmp_path))
+    known = read_timer_check(layout.config / "timercheck")
+    assert known is not None
+    now_ms = known.last_read_time_ms - back_ms
+    mended(layout, TIMER, now_ms)
+    after = read_timer_check(layout.config / "timercheck")
+    assert after is not None and after.last_read_time_ms <= now_ms + Ticks.of_store(layout).precision_ms
+    assert after == known._replace(last_read_time_ms=after.last_read_time_ms)
+    found = loss_of(simulate(Snapshot.of(layout), profile_of("5.3"), now_ms=now_ms), now_ms)
+    assert found is not None and not found.unfired and found.pending
+
+
 def mended(layout: Layout, choice: Choice, now_ms: int) -> None:
     """As `repaired`, at a time."""
     found = analyze(layout, choice, None, now_ms)
