@@ -243,20 +243,25 @@ class Timers:
 
 
 def timers(
-    store: StoreReader, now_ms: int, note: Note, scanned: Scanned | None = None, started: Outcome | None = None
+    store: StoreReader,
+    now_ms: int,
+    note: Note,
+    scanned: Scanned | None = None,
+    started: Outcome | None = None,
+    version: str = "",
 ) -> Timers:
     """Return the timer messages of a store as they stand at `now_ms`. Raises Unreadable.
 
-    scanned: the messages, if they are known already; else the log is scanned. started: see `wheel_of`.
+    scanned: the messages, if they are known already; else the log is scanned. started, version: see `wheel_of`.
     """
     scanned = timer_records(store.log) if scanned is None else scanned
     records = scanned.requested
-    kept = in_database(store, note)
+    kept = in_database(store, note, started.profile.version if started else version)
     if kept is not None and kept.unread:
         kept = None
     if records is None and not store.layout.timer_wheel.exists() and kept is None:
         return Timers(now_ms, live=store.in_use)
-    wheel = wheel_of(store, now_ms, note, started)
+    wheel = wheel_of(store, now_ms, note, started, version)
     chained = entries_of(store, wheel)
     if chained.cut:
         leads = counted(chained.cut, "slot of the wheel leads", "slots of the wheel lead")
@@ -436,16 +441,20 @@ def _entries_without_record(store: StoreReader, chained: Chained, known: Ints) -
     return found
 
 
-OPTION = "timerRocksDBEnable"
+OPTION, _OPTION_SINCE = "timerRocksDBEnable", "5.4"
 
 
-def in_database(store: StoreReader, note: Note) -> TimersKept | None:
+def in_database(store: StoreReader, note: Note, version: str = "") -> TimersKept | None:
     """Return the timers in the RocksDB if a broker that starts reads them there, else None.
 
     The option decides. Without it: RocksDB or wheel, whichever has got farther in the timer topic's queue; if both are
-    as far, as after a start that read nothing new, the RocksDB if it has timers.
+    as far, as after a start that read nothing new, the RocksDB if it has timers. version: of the broker, "" to guess;
+    one that does not know the option has none, except where it is only the guess.
     """
-    said, on, nothing = store.config.get(OPTION), store.config.get_bool(OPTION), np.zeros(0, np.int64)
+    from ..broker.profiles import writer_profile
+
+    knows = version in ("", store.generation.version) or writer_profile(version).rocksdb_store
+    said, on, nothing = store.config.get(OPTION), knows and store.config.get_bool(OPTION), np.zeros(0, np.int64)
     if on:
         note_loss_in(store, store.layout.rocksdb_store, "timers", note)
     try:
@@ -455,14 +464,15 @@ def in_database(store: StoreReader, note: Note) -> TimersKept | None:
             return None
         note(f"timers: {OPTION} is on, and {error.message}: timers that wait there are not known")
         return TimersKept(nothing, nothing, nothing, unread=True)
-    if said is not None:
+    if said is not None or not knows:
         if on:
             if not list_entries(store.layout.rocksdb_store):
                 note("timers: rocksdbstore is missing: a start delivers again what was delivered before")
             return kept or TimersKept(nothing, nothing, nothing)
         if kept is not None and (waits := int((kept.due_ms >= (kept.delivered_ms or 0)).sum())):
             waiting = counted(waits, "timer waits", "timers wait")
-            note(f"timers: {waiting} in rocksdbstore, where a broker with {OPTION}=false does not look")
+            broker = f"with {OPTION}=false" if knows else f"before {_OPTION_SINCE}"
+            note(f"timers: {waiting} in rocksdbstore, where a broker {broker} does not look")
         return None
     check = read_timer_check(store.layout.config / TIMER_CHECK)
     behind = min(check.last_timer_queue_offset, check.master_timer_queue_offset) if check else 0

@@ -257,7 +257,7 @@ def timer_loss(outcome: Outcome, now_ms: int, delivered: DeliveredTimers) -> Tim
     state, queue = outcome.timer, outcome.read_queues.get(QUEUE)
     if queue is None or outcome.hangs or outcome.refusal is not None:
         return None
-    if outcome.profile.timer and (kept := in_database(delivered.store, silent)) is not None:
+    if (kept := in_database(delivered.store, silent, outcome.profile.version)) is not None:
         return None if kept.unread else _database_loss(outcome, queue, now_ms, delivered)
     if state is None:
         return None if outcome.profile.timer else _without_timer(outcome, queue, now_ms, delivered)
@@ -348,11 +348,9 @@ def _waiting(outcome: Outcome, entries: TimerEntries, read_ms: int, since_ms: in
     return found & _is_newest(entries)
 
 
-def _without_timer(outcome: Outcome, queue: StartedQueue, now_ms: int, delivered: DeliveredTimers) -> TimerLoss | None:
+def _without_timer(outcome: Outcome, queue: StartedQueue, now_ms: int, delivered: DeliveredTimers) -> TimerLoss:
     """Count waiting messages as a broker with a timer would find them; if it refuses the files, by the queue alone."""
     snapshot = outcome.snapshot
-    if not snapshot.has_timer:
-        return None
     profile = outcome.profile._replace(timer=TimerRules(clamps=True, any_size=True))
     state = recover_timer(snapshot, profile, (outcome.log_start, outcome.log_end), queue, 0)
     if not isinstance(state, TimerState):
@@ -398,7 +396,7 @@ def _without_entry(
     delivered: DeliveredTimers,
 ) -> int:
     """Count waiting messages without an entry that are not read again, of the newest before the broker goes on."""
-    known = offset[offset >= 0]
+    known = offset[(offset >= 0) & ~entries.deletes]  # with timers in a RocksDB there are no others
     first = max(queue.min_offset, state.queue_offset - _READ_AGAIN_MAX)
     first = max(first, int(known.min())) if len(known) else first
     log, found = commit_log_of(outcome.snapshot.layout), list[int]()

@@ -363,7 +363,7 @@ def _count_in_database(layout: Layout, config: BrokerConfig, found: Converted) -
     """Count what brokers know only from a RocksDB. config: of the new store."""
     with StoreReader(layout) as store:
         found.open_transactions = open_in_database(store)
-        has_timers = in_database(store, silent) is not None
+        has_timers = in_database(store, silent, found.version) is not None
     if has_timers:
         config = config.with_set([f"{TIMER_OPTION}=true"])
         prediction = analyze(Layout.open(found.target, config), found.version).prediction

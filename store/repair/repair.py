@@ -307,7 +307,7 @@ def repair_parts(
         first = [e for e in edits if paths[e.path] is RepairPart.TIMER]
         rest = [e for e in edits if e not in first]
         queue = planned_queue(layout, rest, whole.edits)
-        edits = [*timer_edits(layout, ranges, request.made_ms, first, queue), *rest]
+        edits = [*timer_edits(layout, profile.version, ranges, request.made_ms, first, queue), *rest]
     if RepairPart.COMPACTION in choice.parts:
         lost_of_log = [pair for fill in whole.fills for pair in pairs_of(fill.lost)]
         compacted, given_up = compaction_repair(layout, ranges, lost_of_log, _with_compaction_log(layout, profile))

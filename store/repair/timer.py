@@ -179,14 +179,19 @@ _APART_BYTES = 1 << 16
 
 
 def timer_edits(
-    layout: Layout, ranges: Mapping[QueueId, tuple[int, int]], now_ms: int, before: Sequence[Edit], queue: PlannedQueue
+    layout: Layout,
+    version: str,
+    ranges: Mapping[QueueId, tuple[int, int]],
+    now_ms: int,
+    before: Sequence[Edit],
+    queue: PlannedQueue,
 ) -> list[Edit]:
     """Return all edits of the timer's files. ranges: (min, max) offset of each repaired queue. before: edits after
     which a broker loads the files; a BLANK among them is left out if the entries in its place can be rebuilt. queue:
     the planned queue of the timer topic. Raises Unreadable.
     """
     with StoreReader(layout) as store:
-        scene, high = VerifyContext(store, Scope(), now_ms), ranges.get(QUEUE, (0, 0))[1]
+        scene, high = VerifyContext(store, Scope(broker_version=version), now_ms), ranges.get(QUEUE, (0, 0))[1]
         after = _planned_files(scene, before, queue)
         if not len(after.files.log.entries) and after.files.there:
             after = _with_made_log(scene, after, queue.places)
@@ -245,7 +250,7 @@ def _with_made_log(scene: VerifyContext, after: _PlannedFiles, planned: Ints) ->
     if not files.log.files:
         records = timer_log.timer_messages(scene.store, scene, files.log.entries, planned)
     made = timer_log.made_entries(files, records, size)
-    if not len(made.position) or in_database(scene.store, silent) is not None:
+    if not len(made.position) or in_database(scene.store, silent, scene.profile.version) is not None:
         return after
     starts = np.unique((made.position - files.log.start) // size * size + files.log.start).tolist()
     paths = [os.fspath(scene.store.layout.timer_log / file_name(start)) for start in starts]
@@ -274,7 +279,7 @@ def _with_unread(scene: VerifyContext, after: _PlannedFiles, high: int, planned:
     unread = (records.queue_offset >= begin) & (records.queue_offset < high)
     unread &= ~np.isin(records.position, files.log.entries.offset_py)
     late = unread & (records.out_ms < ticks.oldest_ms(scene.now_ms)) & ~records.cancels
-    if not late.any() or in_database(scene.store, silent) is not None:
+    if not late.any() or in_database(scene.store, silent, scene.profile.version) is not None:
         return after
     waiting = _delivered(scene).waiting
     waits = np.isin(records.position, np.zeros(0, np.int64) if waiting is None else waiting.position)

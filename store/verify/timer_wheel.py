@@ -358,7 +358,7 @@ def _in_database(context: VerifyContext) -> TimersKept | None:
         return None
     from ..inspect.timers import in_database  # only needed with timers
 
-    return context.kept("timers in RocksDB", lambda: in_database(context.store, silent))
+    return context.kept("timers in RocksDB", lambda: in_database(context.store, silent, context.profile.version))
 
 
 def _report_read_again(context: VerifyContext, kept: TimersKept) -> None:

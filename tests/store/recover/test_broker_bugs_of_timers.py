@@ -315,6 +315,24 @@ def test_timers_in_a_rocksdb(changes: dict[bytes, bytes | None], told: tuple[str
     assert found.twice_text == told[1] and not found.in_files
 
 
+@pytest.mark.parametrize("said", ["", "true"])
+@pytest.mark.parametrize(("version", "told"), [("4.9", (19, 0)), ("5.3", (0, 13)), ("5.5.1", (0, 0))])
+def test_timers_in_a_rocksdb_that_the_version_does_not_know(
+    version: str, told: tuple[int, int], said: str, tmp_path: Path
+) -> None:
+    """Whatever the option says. A real 4.9.7 delivered none of the 19 that wait, a real 5.3.3 delivered again what had
+    been delivered.
+    """
+    pytest.importorskip("rocksdict")
+    root = stores.unpack("5.5.1-rocks-timer", tmp_path)
+    layout = Layout.open(root, BrokerConfig.of({"timerRocksDBEnable": said} if said else {}))
+    check = read_timer_check(root / "config" / TIMER_CHECK)
+    assert check is not None
+    found = loss_of(simulate(Snapshot.of(layout), profile_of(version)), check.last_read_time_ms + 1000)
+    assert found is not None and found.in_files is (version != "5.5.1")
+    assert (found.never_fired, found.fired_twice) == told
+
+
 def test_timers_without_their_row(tmp_path: Path) -> None:
     pytest.importorskip("rocksdict")
     root = stores.unpack("5.5.1-rocks-timer", tmp_path)
