@@ -415,7 +415,8 @@ def due_times(store: StoreReader, batch: Batch, now_ms: int) -> Ints:
     """Return when brokers deliver each message of a batch of delay levels, asked at `now_ms`: int64[n].
 
     The time is in the unit of the message, by the levels that the broker had; without a unit a dispatch makes it of the
-    record. A message that would wait longer than its level does now is delivered at once, as is one without DELAY.
+    record. A message that would wait longer than its level does now is delivered at once, also if it was stored by a
+    clock that was ahead, as is one without DELAY.
     """
     levels = options_of(store.layout).delay_levels.value
     made = dispatch(batch, OWN_QUEUES._replace(delay_levels=levels)).units
@@ -430,10 +431,10 @@ def due_times(store: StoreReader, batch: Batch, now_ms: int) -> Ints:
             codes, known = tags_codes(units["tags_code"].astype(np.int64), store.layout, queue)
             known &= is_used(units) & (units["physical_offset"] == batch.position[rows])
             due[rows[known]] = codes[known]
+        due[rows] = np.maximum(due[rows], stored[rows])
         if 0 <= queue_id < len(levels):
-            asked = np.maximum(stored[rows], now_ms)
-            due[rows] = np.where(due[rows] > asked + levels[queue_id], asked, due[rows])
-    return np.maximum(due, stored)
+            due[rows] = np.where(due[rows] > now_ms + levels[queue_id], now_ms, due[rows])
+    return due
 
 
 def identity(batch: Batch, row: int, keys: Ragged) -> bytes:

@@ -301,13 +301,23 @@ def test_a_delay_level_that_the_option_no_longer_has(tmp_path: Path) -> None:
     assert "1 message waits in delay level 3" in run_here(["verify", str(root), "--only", "config", *option]).stdout
 
 
-@pytest.mark.parametrize(("levels", "wait_ms"), [("1s 5s 2h", 10_000), ("1s 5s 1s", None)])
-def test_a_delay_that_the_option_has_changed_since(levels: str, wait_ms: int | None, tmp_path: Path) -> None:
-    """A broker goes by the time in the unit, and delivers at once what waits longer than its level does now."""
+DAY_MS = 86_400_000
+
+
+@pytest.mark.parametrize(
+    ("levels", "ahead_ms", "wait_ms"),
+    [("1s 5s 2h", 0, 10_000), ("1s 5s 1s", 0, None), ("1s 5s 10s", DAY_MS, None), ("1s 5s 25h", DAY_MS, 10_000)],
+)
+def test_a_delay_that_the_option_has_changed_since(
+    levels: str, ahead_ms: int, wait_ms: int | None, tmp_path: Path
+) -> None:
+    """A broker goes by the time in the unit, and delivers at once what waits longer than its level does now: a real
+    5.3.3 did so with what was stored by a clock that was ahead, too.
+    """
     root = tmp_path / "store"
     answer = put(root, "orders", "--delay-level", "3")
     stored = one(root, answer["unique_key"]).store_timestamp or 0
-    now_ms, option = stored + 2_000, {"messageDelayLevel": levels}
+    now_ms, option = stored + 2_000 - ahead_ms, {"messageDelayLevel": levels}
     found = one(root, answer["unique_key"], option, now_ms=now_ms)
     due = now_ms if wait_ms is None else stored + wait_ms
     assert found.for_all is not None and found.for_all.until_timestamp == due
