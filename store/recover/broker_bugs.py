@@ -164,6 +164,7 @@ class _BugFinder:
 
 _UNIT = dtype_of(UNIT)
 _TOO_LATE = "the broker was down for longer than the wheel reaches back"
+_NO_TIMER = "this version has no timer"
 _AHEAD_MAX_MS = 60_000
 """So much, at most, two clocks differ by chance."""
 _READ_AGAIN_MAX = 10_000
@@ -198,7 +199,7 @@ class TimerLoss:
     @property
     def in_files(self) -> bool:
         """The fault is in the timer's files: a repair corrects it."""
-        return self.uncancelled is None
+        return self.uncancelled is None and self.why_never != _NO_TIMER
 
     @property
     def harmless(self) -> bool:
@@ -243,7 +244,7 @@ class TimerLoss:
 
     def to_json(self) -> dict[str, Any]:
         """Return the object `prediction.timers`."""
-        left_out = {"why_never"} | ({"uncancelled"} if self.in_files else set())
+        left_out = {"why_never"} | ({"uncancelled"} if self.uncancelled is None else set())
         return {name: value for name, value in vars(self).items() if name not in left_out}
 
 
@@ -361,7 +362,7 @@ def _without_timer(outcome: Outcome, queue: StartedQueue, now_ms: int, delivered
     offset = queue_offsets(queue, entries.offset_py)
     state.queue_offset = queue.max_offset
     count += _without_entry(outcome, state, queue, entries, offset, since_ms, delivered)
-    return TimerLoss(count, count, why_never="this version has no timer")
+    return TimerLoss(count, count, why_never=_NO_TIMER)
 
 
 def _oldest_ms(entries: TimerEntries, state: TimerState) -> int:

@@ -17,7 +17,7 @@ from ...formats.op_record import offsets_in
 from ...formats.property_columns import PropertyItems
 from ...formats.sys_flag import TRANSACTION_MASK, SysFlag
 from ..broker.load_rules import undeliverable
-from ..broker.profiles import profile_of
+from ..broker.profiles import profile_of, writer_profile
 from ..broker.system_topics import HALF_TOPIC, HALTING_BROKERS, OP_TOPIC, ROCKSDB_HALF_TOPIC, TIMER_TOPIC
 from ..counted import counted
 from ..disk.lock import holder
@@ -264,6 +264,10 @@ class Waiting:
         last = records[-1]
         evidence = [_record("waits in the timer topic", last)]
         due = self.fires_ms(due_of(last))
+        version = self._version or self._store.generation.version
+        if profile_of(version).timer is None:
+            reason = f"a broker {version} has no timer"
+            return Judgement(DeliveryVerdict.NEVER_FIRES, reason, tuple(evidence), due, code="I-183")
         if (found := self._timed_in_rocksdb(last, due, evidence)) is not None:
             return found
         timer = self.timer = self._look(records)
@@ -296,7 +300,7 @@ class Waiting:
         positions = {message.position for message in records}
 
         def mine(scanned: Scanned | None) -> Timer | None:
-            every = timers(self._store, self._now_ms, self._note, scanned).rows
+            every = timers(self._store, self._now_ms, self._note, scanned, version=self._version).rows
             return next((row for row in every if positions & {*row.positions}), None)
 
         parts = [TimerRecords.of(batch) for batch in topic_records(self._store, TIMER_TOPIC, self._note)]
@@ -321,6 +325,8 @@ class Waiting:
         """Judge by the timers in the RocksDB; None if timers are not there."""
         from ..settings.rocksdb import timer_due
 
+        if self._version and not writer_profile(self._version).rocksdb_store:
+            return None
         where = self._store.layout.rocksdb_store.name
         try:
             when = self.fires_ms(timer_due(self._store.layout.rocksdb_store, message.unique_key or ""))

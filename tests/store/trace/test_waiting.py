@@ -10,13 +10,15 @@ import pytest
 from mqstore.formats.message import MESSAGE
 from mqstore.store.broker.system_topics import TIMER_TOPIC
 from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.disk.checkpoint import read_timer_check
 from mqstore.store.disk.file_queue import MappedFileQueue
 from mqstore.store.inspect.own_topics import delays
+from mqstore.store.inspect.timers import WAITING, timers
 from mqstore.store.inspect.transactions import TransactionState, transactions
 from mqstore.store.log.commit_log import Batch, CommitLog
 from mqstore.store.put.message_columns import columns_of as message_columns
 from mqstore.store.put.new_message import NewMessage
-from mqstore.store.search.store import StoreReader
+from mqstore.store.search.store import StoreReader, silent
 from mqstore.store.settings import rocksdb
 from mqstore.store.trace.answer import By, DeliveryVerdict, EventKind, Fate
 from mqstore.store.trace.waiting import left_out
@@ -138,6 +140,34 @@ def test_timers_that_never_fire(tmp_path: Path) -> None:
     lost = one(root, key, now_ms=now_ms)
     assert lost.for_all is not None and lost.for_all.verdict is DeliveryVerdict.NEVER_FIRES
     assert lost.next_commands == [f"mqstore inspect {root} --timers"]
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "reason"),
+    [
+        ("5.3.3-timer-roll", "4.9", "a broker 4.9 has no timer"),
+        ("5.5.1-rocks-timer", "4.3", "a broker 4.3 has no timer"),
+        ("5.5.1-rocks-timer", "5.3", "not in the wheel yet"),
+        ("5.5.1-rocks-timer", "5.5.1", "its timer has not ended"),
+    ],
+)
+def test_the_version_that_starts_decides_what_a_timer_does(
+    name: str, version: str, reason: str, tmp_path: Path
+) -> None:
+    """Before 5.0 no broker has one, before 5.4 none in a RocksDB."""
+    if "rocks" in name:
+        pytest.importorskip("rocksdict")
+    root = stores.unpack(name, tmp_path)
+    check = read_timer_check(root / "config" / "timercheck")
+    assert check is not None
+    with StoreReader(root) as store:
+        rows = timers(store, check.last_read_time_ms + 1000, silent).rows
+    key = next(row.unique_key for row in rows if row.state in WAITING)
+    found = one(root, key, now_ms=check.last_read_time_ms + 1000, start=version)
+    assert found.for_all is not None and found.for_all.reason == reason
+    never = found.for_all.verdict is DeliveryVerdict.NEVER_FIRES
+    assert never is ("has no timer" in reason)
+    assert found.next_commands == [f"mqstore verify {root} --broker-version {version}"] or not never
 
 
 def test_what_has_expired_and_was_given_back(tmp_path: Path) -> None:
