@@ -44,6 +44,7 @@ DEFAULTS: Mapping[str, int] = {
 _DEFAULT_TEXTS: Mapping[str, str] = {
     "storeType": "default",
     CONFIG_VERSION: "v1",
+    "brokerClusterName": "DefaultCluster",
     "timerPrecisionMs": "1000",
     **dict.fromkeys(
         (
@@ -53,9 +54,11 @@ _DEFAULT_TEXTS: Mapping[str, str] = {
             "enableDLegerCommitLog",
             "enableLmq",
             "enableMultiDispatch",
+            "popConsumerKVServiceInit",
             "rocksdbCQDoubleWriteEnable",
             "rocksdbCQSelectiveDoubleWriteEnable",
             "timerRocksDBEnable",
+            "transRocksDBEnable",
             "useSeparateStorePathForRocksdbCQ",
             "useSingleRocksDBForAllConfigs",
         ),

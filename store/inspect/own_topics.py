@@ -17,13 +17,15 @@ from ...formats.derive.ragged import Flags, Ints, Ragged
 from ...formats.digest_columns import Digests, digest_column, mixed
 from ...formats.hashing import utf8
 from ...formats.message_properties import REAL_TOPIC, UNIQ_KEY
+from ...formats.pop import KV_OPTION, REVIVE_TOPIC
 from ...formats.property_columns import PropertyItems
 from ..broker.dispatch import dispatch
 from ..broker.dispatch_record import OWN_QUEUES
-from ..broker.profiles import profile_of
+from ..broker.profiles import profile_of, writer_profile
 from ..broker.system_topics import CHECKED_TOO_OFTEN, DEAD_LETTER_PREFIX, MEMBERS_PREFIX, SCHEDULE_TOPIC
 from ..columns import rows_of
 from ..counted import counted
+from ..disk.layout import KV_STORE
 from ..disk.lock import holder
 from ..errors import StoreError
 from ..log.batch import Batch
@@ -184,6 +186,29 @@ def unreliable(store: StoreReader) -> str:
 def is_next(store: StoreReader) -> bool:
     """Whether a start goes on by the positions on disk: a running broker has newer ones. A slave gives out nothing."""
     return holder(store.layout.lock) in (None, os.getpid()) and not store.config.is_slave
+
+
+_CLUSTER, _IN_ROCKSDB = "brokerClusterName", "transRocksDBEnable"
+
+
+def not_read(store: StoreReader, place: str) -> str:
+    """Return why a broker never goes on with what waits in a place: kvStore, rocksdbstore (transactions), or a revive
+    topic; "" if it does, or if version and options leave that open.
+    """
+    version, config = store.layout.version_named or store.generation.candidates[-1], store.config
+    profile = profile_of(version)
+    if place.startswith(REVIVE_TOPIC):
+        cluster, option = config.get(_CLUSTER, place.removeprefix(REVIVE_TOPIC)), ""
+        known, what = profile.timer is not None, "check points"
+        if known and REVIVE_TOPIC + cluster != place:
+            return f"with {_CLUSTER}={cluster} a broker reads {REVIVE_TOPIC}{cluster}, not {place}"
+    elif place == KV_STORE:
+        known, what, option = profile.database is not None, "messages", KV_OPTION
+    else:
+        known, what, option = writer_profile(version).rocksdb_store, "transactions", _IN_ROCKSDB
+    if not known:
+        return f"{version} reads no {what} in {place}"
+    return "" if not option or config.get_bool(option, True) else f"without {option} no broker reads {what} in {place}"
 
 
 def scanned(store: StoreReader, topic: str, behind: int | None = None) -> Iterator[Batch]:

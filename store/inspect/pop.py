@@ -40,7 +40,7 @@ from ..search.store import Note, StoreReader, silent
 from ..settings.read import Progress, read_config_file, read_pop, read_progress
 from ..settings.rocksdb import read_entries
 from ..start.config_load import config_rules
-from .own_topics import goes_on_at, identity, is_next, own_name, records_of, unread_records
+from .own_topics import goes_on_at, identity, is_next, not_read, own_name, records_of, unread_records
 from .timer_records import Scanned, TimerRecords
 from .timers import TimerMessageState, timers
 
@@ -54,13 +54,14 @@ Place = tuple[str, int, int]
 class CheckPoint:
     """A check point. position: of its newest record. revived: its place in a revive topic, None while only the timer
     topic has it. again: queue offset of a message → newest record for it alone, which a broker wrote when it could not
-    bring the message back.
+    bring the message back. topic: the revive topic, also of a timer.
     """
 
     fields: dict[str, Any]
     position: int
     revived: Place | None = None
     again: dict[int, CheckPoint] = field(default_factory=dict)
+    topic: str = pop_format.REVIVE_TOPIC
 
     def of(self, offset: int) -> CheckPoint:
         """Return the check point that counts for a message."""
@@ -160,7 +161,7 @@ def pop_records(
         found.waiting += [TimerRecords.of(batch.take(waits))] if waits.any() else []
         found.lost += int(((revive | timed) & tombstones(batch.columns)).sum())
         seen += [batch.position[revive | timed].astype(np.int64)] if about else []
-        tags = items.find(names.TAGS)
+        tags, real = items.find(names.TAGS), items.find(names.REAL_TOPIC)
         for row in np.flatnonzero(revive | waits).tolist():
             tag = tags[row].decode("utf-8", "replace")
             fields, why = read_pop(tag, batch.columns.ragged("body")[row], grammar)
@@ -170,7 +171,8 @@ def pop_records(
             else:
                 found.groups.add((fields["group"], fields["topic"]))
                 if not about or any(one.is_in(fields) for one in about):
-                    _add(found, tag, CheckPoint(fields, int(batch.position[row]), place))
+                    name = place[0] if place else real[row].decode("utf-8", "replace")
+                    _add(found, tag, CheckPoint(fields, int(batch.position[row]), place, topic=name))
         again = topics.begins(utf8(RETRY_PREFIX)) & (items.find(pop_format.FIRST_POP_TIME).length > 0)
         keys = items.find(names.UNIQ_KEY)
         for row in np.flatnonzero(again).tolist():
@@ -230,6 +232,7 @@ def _add(found: PopRecords, tag: str, new: CheckPoint) -> None:
             found.check_points[key] = new
 
 
+STAYS = "its check point stays in the timer"
 AGAIN = "again"
 """Beside states: the messages that `_given_again` returns."""
 
@@ -362,7 +365,7 @@ def popped_again(store: StoreReader, made: Mapping[QueueId, int]) -> int:
     whole = of_pop and store.queues_unread  # nothing shows where in the log to begin
     records = pop_records(store, silent, behind=min(begins, default=None)) if begins or whole else PopRecords()
     points = ((k, p) for k, p in records.check_points.items() if p.revived is not None and not _is_read(p, progress))
-    reached = (k for k, p in points if not _why_blocked(store, p, records, progress))
+    reached = (k for k, p in points if not (not_read(store, p.topic) or _why_blocked(store, p, records, progress)))
     _locate(store, rows := [row for key in reached for row in _not_acked(records, key)], records)
     back = {row.place for row in rows if row.returned is not None}
     return len(back | _given_again(store, records, progress, kept))
@@ -412,7 +415,10 @@ def _tell(store: StoreReader, rows: list[Popped], records: PopRecords, progress:
         point, read, blocked = points.get(row.check_point), False, ""
         if point is not None:
             read, blocked = _is_read(point, progress), _why_blocked(store, point, records, progress)
-        row.state, row.reason = _state(row, now_ms, read, blocked, stays.get(row.check_point, ""))
+        place, never = KV_STORE if point is None else point.topic, stays.get(row.check_point, "")
+        if not read and row.position is not None:
+            never = not_read(store, place) or never
+        row.state, row.reason = _state(row, now_ms, read, blocked, never)
     return again
 
 
@@ -530,7 +536,7 @@ def _stay_in_the_timer(store: StoreReader, records: PopRecords, now_ms: int) -> 
         return {}
     scanned = Scanned(TimerRecords.concat(records.waiting))
     never = (row for row in timers(store, now_ms, silent, scanned).rows if row.state is TimerMessageState.NEVER)
-    return {position: row.reason for row in never for position in row.positions if position in waiting}
+    return {position: f"{STAYS}: {row.reason}" for row in never for position in row.positions if position in waiting}
 
 
 def _locate(store: StoreReader, rows: list[Popped], records: PopRecords) -> None:
@@ -573,12 +579,12 @@ def _returned_at(row: Popped, known: bytes, records: PopRecords) -> int | None:
     return min(places, default=None)
 
 
-def _state(row: Popped, now_ms: int, read: bool, stopped: str = "", stays: str = "") -> tuple[PopState, str]:
-    """Return a state and its reason. stopped, stays: why no broker gets to the check point, or "" if one does."""
+def _state(row: Popped, now_ms: int, read: bool, stopped: str = "", never: str = "") -> tuple[PopState, str]:
+    """Return a state and its reason. stopped, never: why no broker gets to the check point, or "" if one does."""
     if row.returned is not None:
         return PopState.RETURNED, ""
-    if stays:
-        return PopState.NEVER, f"its check point stays in the timer: {stays}"
+    if never:
+        return PopState.NEVER, never
     if now_ms < row.visible_timestamp:
         return PopState.INVISIBLE, ""
     if row.broker_name and not read:

@@ -41,13 +41,14 @@ from ..errors import StoreError
 from ..log.batch import Batch, good_records
 from ..log.message import Mark, tombstones
 from ..queues.rocksdb import is_rocksdb
+from ..queues.rocksdb_copy import has_rows
 from ..search.log_search import units_lost_behind
 from ..search.queue_search import note_loss_in
 from ..search.store import Note, StoreReader, silent
 from ..settings.generation import generation_of
 from ..settings.options import options_of
 from ..settings.read import read_progress
-from .own_topics import any_lacking, goes_on_at, is_next, span, topic_records
+from .own_topics import any_lacking, goes_on_at, is_next, not_read, span, topic_records
 
 _MOST_READ = 100_000
 """Limit of half messages and op records that are looked at one by one, in some seconds."""
@@ -400,12 +401,20 @@ def open_in(log: Iterable[Columns]) -> int:
     return sum(decided.isdisjoint(row.positions) and key not in given_up for key, row in found.items())
 
 
-def open_in_database(store: StoreReader) -> int:
-    """Return the number of open transactions that a broker finds only in a RocksDB. Raises Unreadable."""
+def open_in_database(store: StoreReader, *, sure: bool = False) -> int:
+    """Return the number of open transactions that a broker finds only in a RocksDB. sure: it has them. Raises
+    Unreadable.
+    """
     if store.topics and not store.queues.has_topic(ROCKSDB_HALF_TOPIC):
         return 0
-    open_ = (TransactionState.OPEN, TransactionState.UNKNOWN)
+    open_ = (TransactionState.OPEN, *([] if sure else [TransactionState.UNKNOWN]))
     return sum(row.in_rocksdb and row.state in open_ for row in transactions(store, silent).rows)
+
+
+def never_asked(store: StoreReader) -> tuple[int, str]:
+    """Return how many open transactions no start asks for, and why (see `not_read`). Raises Unreadable."""
+    why = not_read(store, store.layout.rocksdb_store.name)
+    return (open_in_database(store, sure=True) if why and has_rows(store.layout.rocksdb_store) else 0), why
 
 
 def asked_again(store: StoreReader, made: Mapping[QueueId, int]) -> int:

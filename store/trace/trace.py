@@ -95,6 +95,7 @@ class _Tracer:
 
     def __init__(self, store: StoreReader, question: TraceQuestion, note: Note) -> None:
         self._store, self._question, self._note = store, question, note
+        store.layout.version_named = question.given.version
 
     @cached_property
     def _groups(self) -> GroupTables:

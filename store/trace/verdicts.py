@@ -158,7 +158,7 @@ def _popped(known: Known, group: str) -> Judgement | None:
     times = known.pops.get(group)
     if not times:
         return None
-    from ..inspect.pop import PopState
+    from ..inspect.pop import STAYS, PopState
 
     last = times[-1]
     until = last.visible_timestamp
@@ -176,20 +176,21 @@ def _popped(known: Known, group: str) -> Judgement | None:
         back = Evidence("written again for the group", f"commitlog at {last.returned}")
         reason = "no consumer acknowledged it in time (POP): it is in the retry topic of the group"
         return Judgement(DeliveryVerdict.RETRY, reason, (*evidence, back))
-    verdict = DeliveryVerdict.UNKNOWN
+    verdict, code = DeliveryVerdict.UNKNOWN, ""
     reason = f"a consumer got it (POP); whether it was acknowledged is not known: {last.reason}"
     if last.state is PopState.INVISIBLE:
         verdict, reason = DeliveryVerdict.INVISIBLE, "a consumer has it (POP): no other consumer gets it until then"
     elif last.state is PopState.DUE:
         verdict, reason = DeliveryVerdict.INVISIBLE, f"no consumer acknowledged it (POP): {last.reason}"
     elif last.state is PopState.NEVER:
-        verdict = DeliveryVerdict.NEVER_FIRES
+        timed = last.reason.startswith(STAYS)
+        verdict, code = (DeliveryVerdict.NEVER_FIRES, "") if timed else (DeliveryVerdict.NEVER_DELIVERED, "I-190")
         reason = f"no consumer acknowledged it (POP), and it is not delivered again: {last.reason}"
     if again and verdict is DeliveryVerdict.INVISIBLE:
         reason = f"{again}; {reason}"
     elif again:
-        verdict, reason = DeliveryVerdict.WAITING, f"a consumer got it (POP), but {again}"
-    return Judgement(verdict, reason, evidence, until)
+        verdict, reason, code = DeliveryVerdict.WAITING, f"a consumer got it (POP), but {again}", ""
+    return Judgement(verdict, reason, evidence, None if code else until, code=code)
 
 
 def _absent(known: Known) -> Judgement | None:

@@ -168,6 +168,7 @@ class Waiting:
         return f"{why}, delivers the message again" if asks and is_next(self._store) else ""
 
     def _in_rocksdb(self, half: Message, evidence: list[Evidence]) -> Judgement:
+        from ..inspect.own_topics import not_read
         from ..queues.rocksdb_copy import database_loss
         from ..settings.rocksdb import transaction_is_open
 
@@ -185,6 +186,9 @@ class Waiting:
             return Judgement(DeliveryVerdict.UNKNOWN, f"{where}: {loss.sentence}", tuple(evidence))
         fact = "an open transaction" if open_ else "no open transaction"
         evidence.append(Evidence(f"{fact} at {half.position}", where))
+        if open_ and (why := not_read(self._store, where)):
+            reason = f"its transaction is open, and stays so: {why}"
+            return Judgement(DeliveryVerdict.NEVER_DELIVERED, reason, tuple(evidence), code="I-190")
         if open_:
             reason = "its transaction is open: the broker will check it with the producer"
         else:

@@ -1,4 +1,4 @@
-"""What the next start of a broker would do, as findings (I-180 … I-188): group `start`.
+"""What the next start of a broker would do, as findings (I-180 … I-190): group `start`.
 
 `store/recover` simulates the start, in a process of its own; its findings and those of the other groups make one
 verdict.
@@ -10,19 +10,23 @@ verdict.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from ...formats.pop import REVIVE_TOPIC
 from ..broker.snapshot import lacks_log
-from ..counted import counted
+from ..counted import counted, listed
 from ..disk.byte_reader import reading_rate
+from ..disk.layout import KV_STORE
 from ..disk.workers import beside
 from ..errors import Missing, Refused, StoreError
 from ..findings.findings import Finding
 from ..findings.next_commands import CUT
 from ..log.commit_log import Batch, Extent
+from ..queues.rocksdb_copy import has_rows
+from ..search.store import StoreReader, silent
 from ..session.journal import HalfStore, InterruptedChange, left_over
 from ..settings.generation import generation_of
 from .context import Mergeable, Predicted, Scope, VerifyContext
@@ -153,6 +157,9 @@ def findings_of_start(found: Recovery) -> Iterator[Finding]:
         yield Finding.of("I-182", root, brought.never_follows)
     mend = CUT if found.better_cut else None
     yield from _of_prediction(found.layout, worst, "" if found.not_by_files else mend)
+    if worst.starts:
+        with suppress(StoreError), StoreReader(found.layout) as store:
+            yield from _of_what_waits(store, worst.broker_version, found.options.made_ms)
     count = _without_record(plan) if plan is not None else 0
     if count and not worst.lost.messages:
         are = counted(count, "message that queue units name is", "messages that queue units name are", form=",")
@@ -221,6 +228,36 @@ def _of_prediction(layout: Layout, worst: Prediction, repair: str | None) -> Ite
         yield Finding.of("I-184", root, text, count=timers.fired_twice, repair=None if mends else "")
     if worst.config is not None:
         yield from forgotten(root, worst.config)
+
+
+def _of_what_waits(store: StoreReader, version: str, now_ms: int) -> Iterator[Finding]:
+    """Yield what waits where a broker of this version, or with these options, does not read it. Raise Unreadable."""
+    from ..inspect.own_topics import is_next, not_read
+    from ..inspect.pop import PopState, pop
+    from ..inspect.transactions import never_asked
+
+    if not is_next(store):
+        return
+    root, places = store.layout.root, [KV_STORE] if has_rows(store.layout.root / KV_STORE) else []
+    if not_read(store, REVIVE_TOPIC):
+        places += [topic for topic in store.named_topics if topic.startswith(REVIVE_TOPIC)]
+    why = {not_read(store, place) for place in places} - {""}
+    rows = pop(store, now_ms, silent).rows if why else []
+    for reason in sorted(why):
+        held = [row.group for row in rows if row.state is PopState.NEVER and row.reason == reason and not row.again]
+        if held:
+            many, groups = counted(len(held), "message", form=","), listed(sorted({*held}), _GROUPS_NAMED)
+            text = f"a broker {version} would never give again {many} that POP consumers of {groups} have: {reason}"
+            ways = f"{_FIRST} acknowledged, or set the groups back (offsets --reset)"
+            yield Finding.of("I-190", root, f"{text}; {ways}", count=len(held))
+    count, reason = never_asked(store)
+    if count:
+        text = f"a broker {version} would never ask for the decision of {counted(count, 'open transaction', form=',')}"
+        yield Finding.of("I-190", root, f"{text}: {reason}; {_FIRST} decided", count=count)
+
+
+_GROUPS_NAMED = 3
+_FIRST = "first run a broker that does until they are"
 
 
 def forgotten(root: Path, config: ConfigStart) -> Iterator[Finding]:
@@ -313,7 +350,7 @@ def _without_prediction(layout: Layout) -> Iterator[Finding]:
             yield Finding.of("I-187", layout.root, f"recovery is not possible yet: {error}")
 
 
-@after("I-180", "I-181", "I-182", "I-183", "I-184", "I-185", "I-186", "I-187", "I-188")
+@after("I-180", "I-181", "I-182", "I-183", "I-184", "I-185", "I-186", "I-187", "I-188", "I-190")
 def a_start_does_no_harm(context: VerifyContext) -> None:
     reason = context.stopped()
     found = context.predicted = Predicted([], reason) if reason else context.start()

@@ -100,9 +100,10 @@ class Verdict:
 
 
 NO_PLAN, NO_START, LOSES, HIDES, UNFIRED, FORGETS = "I-187", "I-180", "I-181", "I-182", "I-183", "I-188"
+UNREAD = "I-190"
 _PREDICTED = frozenset({"commit_log", "consume_queue", "index", "checkpoint"})
 """Groups whose findings a predicted start takes into account."""
-OF_THE_START = (INTERRUPTED, NO_PLAN, NO_START, LOSES, HIDES, UNFIRED, FORGETS)
+OF_THE_START = (INTERRUPTED, NO_PLAN, NO_START, LOSES, HIDES, UNFIRED, UNREAD, FORGETS)
 """Codes about what a start does, the most urgent first: the first sentence is that of the first of them."""
 
 

@@ -36,7 +36,7 @@ from mqstore.store.verify.context import Scope
 from mqstore.store.verify.judged import with_start
 from mqstore.store.verify.run import at_first_sight, verify
 from mqstore.store.verify.start import GROUP
-from mqstore.store.verify.verdict import Status, Verdict, first_sentence
+from mqstore.store.verify.verdict import UNREAD, Status, Verdict, first_sentence
 
 from ..store.verify.mutations import NOW_MS
 
@@ -172,7 +172,7 @@ def left_behind(after: Said) -> Iterator[str]:
         yield f"left without a reason: {', '.join(unsaid)}"
     timers = None if after.found is None else after.found.prediction.timers
     by_files = after.found is None or not (after.found.not_by_files or (timers is not None and not timers.in_files))
-    if after.status is Status.DAMAGED and not after.codes and by_files:
+    if after.status is Status.DAMAGED and not after.codes and by_files and after.of_start != [UNREAD]:
         yield f"a start does harm still: {after}"
 
 

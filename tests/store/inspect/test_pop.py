@@ -344,6 +344,7 @@ KEPT = {
     "attemptId": None,
     "suspend": False,
 }
+KEPT_KEY = (61_000).to_bytes(8) + b"shoppers@orders@" + bytes(4) + b"@" + (3).to_bytes(8)
 
 
 def given_out_by(root: Path, key: bytes, value: bytes) -> None:
@@ -359,8 +360,7 @@ def given_out_by(root: Path, key: bytes, value: bytes) -> None:
 @pytest.mark.parametrize(("now_ms", "state"), [(60_999, PopState.INVISIBLE), (61_000, PopState.DUE)])
 def test_what_its_database_has(now_ms: int, state: PopState, tmp_path: Path) -> None:
     root = unpack("5.5.0-clean", tmp_path)
-    key = (61_000).to_bytes(8) + b"shoppers@orders@" + bytes(4) + b"@" + (3).to_bytes(8)
-    given_out_by(root, key, json.dumps(KEPT).encode())
+    given_out_by(root, KEPT_KEY, json.dumps(KEPT).encode())
     (row,) = view(root, now_ms).rows
     assert (row.group, row.topic, row.queue_id, row.queue_offset) == ("shoppers", "orders", 0, 3)
     assert (row.state, row.check_point, row.visible_timestamp) == (state, None, 61_000)

@@ -230,6 +230,11 @@ def test_what_consumers_have_by_pop(name: str, tmp_path: Path) -> None:
             assert judged.verdict is wanted[state], judged
             if judged.verdict is DeliveryVerdict.INVISIBLE:
                 assert judged.until_timestamp == row.visible_timestamp
+    with StoreReader(root, {"brokerClusterName": "other"}) as store:
+        row = by_state[PopState.DUE]
+        [found] = asked(store, str(row.position), By.POSITION, now_ms=now_ms, group=row.group)
+    judged = whole(found, row.group).judgement
+    assert (judged.verdict, judged.code, judged.until_timestamp) == (DeliveryVerdict.NEVER_DELIVERED, "I-190", None)
 
 
 @pytest.mark.parametrize(("position", "group"), [(124, "g"), (372, "g_a")])

@@ -61,6 +61,10 @@ def test_transactions_that_a_rocksdb_has(tmp_path: Path, monkeypatch: pytest.Mon
     found = one(root, key)
     assert found.for_all is not None and found.for_all.verdict is DeliveryVerdict.TRANSACTION
     assert "its transaction is open" in found.for_all.reason
+    found = one(root, key, start="5.3")
+    assert found.for_all is not None and found.for_all.verdict is DeliveryVerdict.NEVER_DELIVERED
+    assert found.for_all.reason.endswith("stays so: 5.3 reads no transactions in rocksdbstore")
+    assert found.next_commands == [f"mqstore verify {root} --broker-version 5.3"]
     next((root / "rocksdbstore").glob("*.log")).unlink()  # it may have had others
     with monkeypatch.context() as patched:
         patched.setattr(rocksdb, "transaction_is_open", lambda *_: False)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import gzip
+import json
 import shutil
 from pathlib import Path
+from random import Random
 
 import pytest
 
+from mqstore.store.broker.topics import json_bytes, read_json
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
 from mqstore.store.findings.catalogue import Severity
@@ -19,8 +22,9 @@ from mqstore.store.verify.run import verify
 from mqstore.store.verify.start import predict, refused_by_config, start_beside, unfinished_change, why_not
 
 from ...stores import unpack
+from ..inspect.test_pop import KEPT, KEPT_KEY, given_out_by
 from .damaged import give_twice
-from .mutations import NOW_MS
+from .mutations import NOW_MS, mutations
 from .mutations.timer import Timer
 
 
@@ -156,7 +160,7 @@ def test_a_start_that_loses_messages(root: Path, tmp_path: Path) -> None:
     killed = Layout.open(unpack("4.9.7-killed-hole", tmp_path))
     found = predict(killed, None, None, NOW_MS)
     assert found.why_not == "" and found.findings
-    assert {finding.code for finding in found.findings} <= {f"I-{code}" for code in range(180, 189)}
+    assert {finding.code for finding in found.findings} <= {f"I-{code}" for code in range(180, 191)}
     for finding in found.findings:
         if finding.code in {"I-181", "I-182"}:
             assert f"{finding.count:,} message" in finding.message
@@ -182,3 +186,47 @@ def test_a_configuration_that_keeps_a_broker_from_a_start(root: Path, tmp_path: 
         path.write_text("{", "utf-8")
     (finding,) = refused_by_config(Layout.open(spoiled), None)
     assert finding.code == "I-180" and "would not start" in finding.message
+
+
+def _not_read(root: Path, version: str | None = None, **options: str) -> dict[str, int]:
+    """What a start leaves waiting, by its reason."""
+    found = predict(Layout.open(root, BrokerConfig(options)), version, None, NOW_MS).findings
+    return {one.message.split(": ")[1].split(";")[0]: one.count for one in found if one.code == "I-190"}
+
+
+def test_what_pop_consumers_have_in_a_database_that_is_not_read(tmp_path: Path) -> None:
+    """Real brokers: 5.5.1 gave 20 of 20 again with popConsumerKVServiceInit, 0 without, 20 after a reset; 5.3.3 20."""
+    root = unpack("5.5.0-clean", tmp_path)
+    assert not _not_read(root, "5.1")
+    given_out_by(root, KEPT_KEY, json.dumps(KEPT).encode())
+    assert _not_read(root, "5.1") == {"5.1 reads no messages in kvStore": 1}
+    off = {"popConsumerKVServiceInit": "false"}
+    assert _not_read(root, **off) == {"without popConsumerKVServiceInit no broker reads messages in kvStore": 1}
+    assert not _not_read(root, **off, brokerRole="SLAVE")
+    assert not _not_read(root, popConsumerKVServiceEnable="false")
+    assert not _not_read(root) and not _not_read(root, "5.3")
+    path = root / "config" / "consumerOffset.json"
+    content = read_json(path) or {}
+    content["offsetTable"]["orders@shoppers"] = {0: 3}
+    path.write_bytes(json_bytes(content))
+    assert not _not_read(root, **off)
+
+
+def test_open_transactions_in_a_database_that_is_not_read(tmp_path: Path) -> None:
+    """A real 5.3.3, and 5.5.1 without the option, checked none of them in 40 s, 5.5.1 with it all 10."""
+    root = unpack("5.5.1-rocks-trans-open", tmp_path)
+    assert _not_read(root, "5.3") == {"5.3 reads no transactions in rocksdbstore": 10}
+    (told,) = _not_read(root, transRocksDBEnable="false")
+    assert told == "without transRocksDBEnable no broker reads transactions in rocksdbstore"
+    assert not _not_read(root) and not _not_read(root, "5.4")
+
+
+def test_check_points_in_the_revive_topic_of_another_cluster(tmp_path: Path) -> None:
+    """A real 5.3.3 gave 20 of 20 messages again, and none with another brokerClusterName."""
+    root = unpack("5.3.3-pop", tmp_path)
+    mutations()["I-190"].mutate(root, Random("renamed"))
+    own, old = (f"rmq_sys_REVIVE_LOG_{name}Cluster" for name in ("Test", "Last"))
+    told = _not_read(root, brokerClusterName="TestCluster")
+    assert told == {f"with brokerClusterName=TestCluster a broker reads {own}, not {old}": 30}
+    assert _not_read(root, "4.9") == {f"4.9 reads no check points in {old}": 30}
+    assert not _not_read(root) and not _not_read(root, brokerClusterName="LastCluster")

@@ -1,4 +1,4 @@
-"""Damage that the next start of a broker makes worse, I-180 … I-188."""
+"""Damage that the next start of a broker makes worse, I-180 … I-190."""
 
 from __future__ import annotations
 
@@ -90,3 +90,19 @@ def i_188(store: Path, random: Random) -> str:
     for path in (store / "config" / name, store / "config" / f"{name}.bak"):
         path.write_bytes(b"") if emptied else path.unlink(missing_ok=True)
     return f"{name} {'emptied' if emptied else 'deleted'}"
+
+
+@on("5.3.3-pop")
+def i_190(store: Path, random: Random) -> str:
+    """The revive topic is that of a broker with another brokerClusterName, and nothing came back."""
+    names = {"rmq_sys_REVIVE_LOG_Test": "rmq_sys_REVIVE_LOG_Last", "%RETRY%pop_": "another_pop"}
+    for path in _log_files(store):
+        data = path.read_bytes()
+        for old, new in names.items():
+            data = data.replace(old.encode(), new.encode())
+        path.write_bytes(data)
+    for path in sorted((store / "consumequeue").iterdir()):
+        for old, new in names.items():
+            if path.name.startswith(old):
+                path.rename(path.with_name(path.name.replace(old, new)))
+    return "renamed"
