@@ -4,8 +4,6 @@ A message is a queue position: a record counts once in its own queue and once in
 batch record counts once for each of its messages. Only good records of this log count, not damaged ones or those of an
 earlier life. Memory grows only with the messages that queues lack, not with the log.
 
-`Tally` counts messages, bytes and times per queue.
-
 `compare` is the only comparison of log and queue: what does a queue have in the place of a message's unit? Each caller
 maps the kinds as its policy requires (spec 2.11): `verify` to codes, a plan to edits, a proof to what it leaves to
 others, a prediction to what can be read.
@@ -192,6 +190,7 @@ class Tally:
 
 NO_UNIT = "no unit in the queue"
 MISPLACED = "another message at its queue offset"
+IN_FRONT = "only at a lower queue offset"
 HIDDEN = "below the queue's min offset"
 UNSERVED = "not in the log of the compaction topic"
 UNUSABLE = "unusable properties"
@@ -440,18 +439,16 @@ class _PendingMessages:
             yield found
 
 
-def _named_behind(queue: StartedQueue, messages: Messages, wrong: Flags) -> Flags:
-    """Return which of the `wrong` messages have their unit behind their queue offset, as after another message with the
-    same one: bool[n]. A unit in front is not enough: groups may be past it.
-    """
-    found = np.zeros(len(wrong), np.bool_)
-    if len(rows := np.flatnonzero(wrong)):
-        from ..queues.start_rocksdb import queue_offsets
+def _elsewhere(queue: StartedQueue, messages: Messages, wrong: Flags) -> Ints:
+    """Return where `wrong` messages have their unit: 1 behind their queue offset, -1 in front, 0 nowhere: int64[n]."""
+    found = np.zeros(len(wrong), np.int64)
+    for near in (0, 1 << 12):
+        if len(rows := np.flatnonzero(wrong & (found == 0))):
+            from ..queues.start_rocksdb import queue_offsets
 
-        rest = messages.take(rows)
-        at = queue_offsets(queue, rest.position, rest.offset)
-        behind = at > rest.offset
-        found[rows] = behind & points_at(queue.lookup(at), rest) if behind.any() else False
+            rest = messages.take(rows)
+            at = queue_offsets(queue, rest.position, rest.offset - near)
+            found[rows] = np.sign(at - rest.offset) * points_at(queue.lookup(at), rest)
     return found
 
 
@@ -565,7 +562,8 @@ class Readability(LogObserver):
         kinds = compare(queue.lookup(messages.offset), messages)
         right = kinds <= DifferenceKind.ADDRESS
         hidden = right & (messages.offset < queue.min_offset)
-        right |= _named_behind(queue, messages, ~right)
+        elsewhere = _elsewhere(queue, messages, ~right)
+        right |= elsewhere > 0
         readable = right & ~hidden
         if self.compacted is not None and self._is_compacted(messages.queue):
             unserved = readable & self.compacted.unserved(messages)
@@ -574,11 +572,12 @@ class Readability(LogObserver):
         self.readable += messages.count(readable)
         if readable.all():
             return
-        absent = ~right & (kinds == DifferenceKind.NOTHING)
+        in_front = elsewhere < 0  # groups may be past it
+        absent = ~right & ~in_front & (kinds == DifferenceKind.NOTHING)
         self.without_first += messages.count((absent | hidden) & (messages.position == 0))
-        self.invisible.add(messages.take(hidden), HIDDEN)
-        self.invisible.add(messages.take(absent), NO_UNIT)
-        self.invisible.add(messages.take(~right & ~absent), MISPLACED)
+        rest = ~right & ~in_front & ~absent
+        for rows, reason in ((hidden, HIDDEN), (absent, NO_UNIT), (in_front, IN_FRONT), (rest, MISPLACED)):
+            self.invisible.add(messages.take(rows), reason)
 
     def _in_log(self, begins: Ints, ends: Ints) -> Flags:
         """Return which records lie whole in one of `ranges`: bool[n]."""

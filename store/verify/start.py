@@ -190,7 +190,7 @@ def unfinished_change(root: str | Path, left: InterruptedChange | HalfStore | No
 
 def _of_prediction(layout: Layout, worst: Prediction, repair: str | None) -> Iterator[Finding]:
     """Yield findings. repair: of what is lost, or keeps a broker from its start; "" if no change of files is one."""
-    from ..audit.messages import UNSERVED
+    from ..audit.messages import IN_FRONT, UNSERVED
     from ..recover.broker_bugs import BETWEEN_BATCHES, WITHOUT_COMPACTION_LOG
 
     root, broker = layout.root, f"a broker {worst.broker_version}"
@@ -209,8 +209,8 @@ def _of_prediction(layout: Layout, worst: Prediction, repair: str | None) -> Ite
             WITHOUT_COMPACTION_LOG: "with enableCompaction=false they are served like others",
             BETWEEN_BATCHES: "the topic needs queues in files (repair --queues --as files)",
         }
-        for reason, way in ways.items():
-            if count := sum(share.messages for share in worst.invisible if share.reason == reason):
+        for reason, way in {**ways, IN_FRONT: "groups that are past it miss them"}.items():
+            if count := sum(share.messages for share in worst.invisible if share.reason.startswith(reason)):
                 part = "these" if count == hidden else f"{count:,} of these"
                 text += f": {part} are {reason}; {way}"
         if all(share.reason in ways for share in worst.invisible):

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from mqstore.formats.consume_queue import UNIT_BYTES
 from mqstore.store.audit import messages
+from mqstore.store.audit.messages import IN_FRONT, MISPLACED
 from mqstore.store.broker.dispatch import dispatch
 from mqstore.store.broker.dispatch_record import OWN_QUEUES
 from mqstore.store.disk.layout import Layout
@@ -76,3 +78,17 @@ def test_a_far_name_of_a_queue_file_is_not_walked_to(tmp_path: Path, monkeypatch
 
     monkeypatch.setattr(start_rocksdb, "queue_windows", few)
     assert analyze(Layout.open(root), "5.3.3").prediction.invisible.messages == 41
+
+
+def test_a_unit_in_front_of_its_queue_offset_is_told_apart(tmp_path: Path) -> None:
+    """The queue lacks one unit, and all behind it are one place too low."""
+    root, lost = stores.unpack("5.3.3-clean", tmp_path), 5
+    path = next((root / "consumequeue/orders/0").iterdir())
+    units = path.read_bytes()
+    path.write_bytes((units[: lost * UNIT_BYTES] + units[(lost + 1) * UNIT_BYTES :]).ljust(len(units), b"\0"))
+    shares = analyze(Layout.open(root), "5.3").prediction.invisible
+    found = {share.reason.partition(" (")[0]: share for share in shares}
+    assert found.keys() == {MISPLACED, IN_FRONT}
+    assert (found[MISPLACED].first_offset, found[MISPLACED].messages) == (lost, 1)
+    assert found[IN_FRONT].first_offset == lost + 1
+    assert found[IN_FRONT].messages == found[IN_FRONT].last_offset - lost > 1
