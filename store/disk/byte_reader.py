@@ -37,6 +37,11 @@ _PIECE_BYTES = 1 << 20
 _PAGE = mmap.PAGESIZE
 
 
+def zeros(size: int) -> mmap.mmap:
+    """So many zeros, to be changed, which take memory as they are used: a bytearray is filled at once."""
+    return mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+
+
 class Closing(ABC):
     """An owner of open files or the like: a context manager that calls `close` at the end."""
 

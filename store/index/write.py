@@ -6,7 +6,6 @@ is put without numpy, many as columns; both ways give the same bytes.
 
 from __future__ import annotations
 
-import mmap
 import os
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timedelta
@@ -27,6 +26,7 @@ from ...formats.index_file import (
     slots_offset,
 )
 from ..counted import counted
+from ..disk.byte_reader import zeros
 from ..disk.files import Files, OpenFile
 from ..disk.layout import Layout
 from ..errors import InvalidInput
@@ -54,8 +54,7 @@ class SlotTable:
     """
 
     def __init__(self, slots: int, read: Callable[[int, int], bytes] | None = None) -> None:
-        # a bytearray would be filled with zeros, and take all of its memory
-        self.data = mmap.mmap(-1, max(1, slots) * SLOT_BYTES, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        self.data = zeros(max(1, slots) * SLOT_BYTES)
         self.slots = slots
         pages = -(-slots // PAGE_SLOTS)
         self._read = read
