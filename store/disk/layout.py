@@ -135,9 +135,8 @@ class Layout:
 
     @classmethod
     def open(cls, root: str | os.PathLike[str], config: BrokerConfig | None = None) -> Layout:
-        """The paths of the store at `root`. Raises InvalidInput (for a URI, say), Missing, NotAStore, Unreadable.
-
-        A directory is a store if it has at least one part of a store: commit log, queues, index, or checkpoint.
+        """The paths of the store at `root`, which has a commit log, queues, index, or checkpoint. Raises InvalidInput
+        (for a URI, say), Missing, NotAStore, Unreadable.
         """
         if is_uri(os.fspath(root)):
             raise InvalidInput(f"{os.fspath(root)}: use a path of this machine, not a URI")
@@ -557,10 +556,8 @@ def queues_of_topic(topic: str, directory: str) -> Iterator[QueueDirectory]:
 
 
 def queue_directory(consume_queue: Path, topic: str, queue_id: int) -> Path:
-    """Directory of a topic-queue below `consume_queue`.
-
-    Raises InvalidInput for a topic that cannot name a directory, and a negative queue id. A topic with `/`, which 4.9
-    accepts for an LMQ, names a directory inside another one (spec 2.9).
+    """Directory of a topic-queue below `consume_queue`. A topic with `/`, which 4.9 accepts for an LMQ, names one in
+    another (spec 2.9). Raises InvalidInput for a topic that cannot name a directory, and a negative queue id.
     """
     if "\0" in topic or _NO_NAMES & set(topic.split("/")) or len(os.fsencode(topic)) > 255:
         raise InvalidInput(f"this topic cannot be the name of a directory: {topic!r}")

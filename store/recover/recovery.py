@@ -26,7 +26,7 @@ from ..errors import Refused
 from ..findings.findings import Finding
 from ..findings.next_commands import proposed
 from ..index.read import sizes_of
-from ..inspect.own_topics import messages_delayed_again
+from ..inspect.own_topics import has_own_records, messages_delayed_again
 from ..inspect.pop import popped_again
 from ..inspect.timer_records import DeliveredTimers
 from ..inspect.transactions import asked_again
@@ -56,10 +56,8 @@ from .predict import NOTHING_AGAIN, DeliveredAgain, Prediction, StartedCompactio
 
 @dataclass(frozen=True)
 class Recovery:
-    """A store before its recovery.
-
-    notes: further facts for the reader. predictions: one per generation that may have written the store, the worst
-    first. plan: None if none can be made; `refusal` says why. interrupted: a session that was interrupted.
+    """A store before its recovery. notes: further facts for the reader. predictions: one per generation that may have
+    written it, the worst first. plan: None if none can be made; `refusal` says why. interrupted: a session that was.
     """
 
     layout: Layout
@@ -445,22 +443,18 @@ def _unserved(layout: Layout, found: Prediction) -> Iterator[str]:
         return
     topics = {topic: 1 for topic in found.config.unserved if not topic.startswith(RETRY_PREFIX)}  # made by its group
     if topics and profile_of(found.broker_version).dispatch.any_queue:
-        from ..inspect.own_topics import has_own_records  # needed only for topics without an entry
-
         with StoreReader(layout) as store:
             topics = {topic: 1 for topic in topics if has_own_records(store, topic)}
-    if topics:
+    named = listed([*topics], _TOPICS_LISTED)
+    if topics and layout.copies_config:
+        then = "if it may lead before that, first copy config/ from a broker that has them"
+        until = f"until this broker has copied it from its {layout.master}"
+        yield f"{TOPICS} lacks {counted(len(topics), 'topic')} ({named}) {until}; {then}"
+    elif topics:
         messages = sum(each.max_offset - each.min_offset for each in found.queues if each.topic in topics)
         mends = TOPICS not in found.config.databases
         way = proposed(layout, "repair", "--config", "--apply") if mends else "mqstore explain I-150"
         many = f"{counted(messages, 'message', form=',')} of {counted(len(topics), 'topic')} without an entry"
-        named = listed([*topics], _TOPICS_LISTED)
-        if layout.copies_config:
-            yield (
-                f"{TOPICS} lacks {counted(len(topics), 'topic')} ({named}) until this broker has copied it from its"
-                f" {layout.master}; if it may lead before that, first copy config/ from a broker that has them"
-            )
-            return
         yield f"no broker serves {many} in {TOPICS} ({named}); if they were not deleted: `{way}` (I-150)"
 
 
