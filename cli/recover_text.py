@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..store.audit.messages import Share, Tally
 from ..store.broker.profiles import VERSIONS, profile_of
 from ..store.counted import bytes_text, counted
+from ..store.findings.catalogue import Severity
 from ..store.findings.next_commands import (
     MENDS,
     Given,
@@ -21,6 +22,7 @@ from ..store.repair.recheck import EVERYTHING, Unrepairable, unrepairable_of
 from ..store.session.journal import carried_out
 from ..store.settings.generation import generation_of
 from ..store.verify.judged import JudgedRecovery
+from ..store.verify.start import findings_of_start
 from ..store.verify.verdict import Status, but_unserved, first_sentence, give_levels, harmless, lacks_first_files
 from .config_text import bare_lines, config_lines, not_back
 from .loss_text import cut_lines, lost_lines, replica_lines, slave_lines, timer_lines
@@ -142,6 +144,9 @@ def _remedy(before: JudgedRecovery, given: Given) -> str:
         return f"`{ends}` continues it." if ends.ends else ""
     if found.plan is None:
         return ""
+    live, damaged = before.verdict.live, before.verdict.status is Status.DAMAGED
+    if live and not damaged and (harm := _harm_of_start(found)):
+        return f"After a kill now {harm}."
     if found.not_by_files:
         if writer := _newer_writer(found):
             begin = "No file needs repair" if found.nothing_to_do else "No repair helps"
@@ -153,10 +158,8 @@ def _remedy(before: JudgedRecovery, given: Given) -> str:
         return "First correct the broker's configuration, which does not fit this store."
     steps = next_steps(before, given)
     if not any(step.changes for step in steps):
-        damaged = before.verdict.status is Status.DAMAGED
         unserved = "No file needs repair." if but_unserved(before.verdict) else "Nothing to do."
         return "No repair can fix it." if damaged else unserved
-    live = before.verdict.live
     if before.verdict.status is Status.CLEAN:
         then = ", once no process uses the store" if live else f": `{steps[0]}`"
         if found.plan.brought and (back := found.plan.brought.records):
@@ -174,6 +177,12 @@ def _remedy(before: JudgedRecovery, given: Given) -> str:
     if lacks_first_files(before.verdict):
         loses = " does not bring them back: first look for the files, or for a replica that has them (--replica)"
     return f"`{steps[0]}`{loses}{_behind_the_log(before)}."
+
+
+def _harm_of_start(found: Recovery) -> str:
+    """The first error among the findings of the next start, "" without one."""
+    told = (each.message for each in findings_of_start(found) if each.severity >= Severity.ERROR)
+    return next(told, "")
 
 
 def _newer_writer(found: Recovery) -> str:

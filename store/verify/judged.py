@@ -62,13 +62,16 @@ def verified_before(
 
 
 def with_start(verdict: Verdict, found: Recovery) -> Verdict:
-    """Return the verdict of all other groups with what a start would do. found: its plan may repair parts, too."""
+    """Return the verdict of all other groups with what a start would do: nothing while somebody writes, as in `verify`.
+    found: its plan may repair parts, too.
+    """
     from ..findings.findings import order
     from .log_pass import not_asked_for
     from .start import findings_of_start
     from .verdict import status_of
 
-    findings = sorted([*verdict.findings, *findings_of_start(found)], key=order)
+    of_start = () if verdict.live else findings_of_start(found)
+    findings = sorted([*verdict.findings, *of_start], key=order)
     unread = [text for text in verdict.unread if text not in not_asked_for(_groups_but_start())]
     shifted = tuple(map(str, found.plan.shifted)) if found.plan is not None and found.recovered else None
     return replace(

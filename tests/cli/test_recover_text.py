@@ -73,6 +73,19 @@ def test_what_would_be_refused_is_not_proposed(words: list[str], damaged: bool, 
     assert said.stdout.endswith("Next: stop the process that uses the store, then run this command again.\n"), said
 
 
+def test_what_a_kill_would_do_is_no_error_of_a_store_in_use(tmp_path: Path) -> None:
+    """The first sentence and the exit code are those of `verify`."""
+    root = stores.unpack("5.3.3-timer-clean", tmp_path)
+    words = [str(root), "--broker-version", "4.9"]
+    with other_process(root / "lock"):
+        said, verified = (run_here([name, *words]) for name in ("recover", "verify"))
+    first = said.stdout.splitlines()[0]
+    assert (said.code, verified.code) == (0, 0)
+    assert first.startswith("In use, and in order. After a kill now a broker 4.9 would leave ")
+    assert verified.stdout.startswith(f"{root}: In use, and in order (")
+    assert run_here(["recover", *words]).code == 1
+
+
 def test_the_next_command_repeats_the_options(tmp_path: Path) -> None:
     """Carried out as it stands it does what was shown."""
     root, options = of_case("body_crc_middle", tmp_path)
