@@ -22,7 +22,7 @@ from ..store.repair.recheck import EVERYTHING, Unrepairable, unrepairable_of
 from ..store.session.journal import carried_out
 from ..store.settings.generation import generation_of
 from ..store.verify.judged import JudgedRecovery
-from ..store.verify.start import findings_of_start
+from ..store.verify.start import better_cut, findings_of_start
 from ..store.verify.verdict import Status, but_unserved, first_sentence, give_levels, harmless, lacks_first_files
 from .config_text import bare_lines, config_lines, not_back
 from .loss_text import cut_lines, lost_lines, replica_lines, slave_lines, timer_lines
@@ -87,7 +87,7 @@ def _group_lines(found: Recovery) -> list[str]:
             "Tombstones, fillers and separators make this log differ from those of the other nodes for ever: DLedger",
             "does not compare these records, and a node that is elected sends its own to nodes that lack them.",
         ]
-    if found.better_cut or cut:
+    if better_cut(found) or cut:
         lines += [
             "",
             "The leader sends again what follows the end of this log, if the leader's log still reaches back to there:",
@@ -170,7 +170,7 @@ def _remedy(before: JudgedRecovery, given: Given) -> str:
     if live:
         loses = f"loses {_messages(found.plan.lost_messages)}{_behind_the_log(before)}"
         return f"The plan {loses}; it needs a store that no process uses."
-    if found.better_cut:
+    if better_cut(found):
         return f"`{steps[0]}` ends the log before the damage: the leader sends again what follows, if it still has it."
     lost = _messages(found.plan.lost_messages)
     loses = f" loses {lost}{_left_unfired(before)}{_left_unread(before)}" if found.plan.edits else " is next"
@@ -252,7 +252,7 @@ def next_steps(seen: JudgedRecovery, given: Given) -> list[NextCommand]:
     )
     by_hand = [step for step in steps if step.by_hand]
     if to_do:  # other steps are shown after this one was carried out
-        return [cutting(root, given) if found.better_cut else _command(found, given), *by_hand]
+        return [cutting(root, given) if better_cut(found) else _command(found, given), *by_hand]
     return steps
 
 
@@ -356,7 +356,7 @@ def _next(seen: JudgedRecovery, given: Given) -> list[str]:
         return [NEXT_IN_USE if steps else "Next: nothing to do; a process uses the store."]
     if any(step.changes for step in steps):
         alone = f"Or, if no other node has what follows the damage: {_command(found, given)}"
-        return [*notes, *next_lines(steps), *([alone] if found.better_cut else ())]
+        return [*notes, *next_lines(steps), *([alone] if better_cut(found) else ())]
     if notes:
         renumber = repair_command(found.layout.root, ("queue",), shifted, given)
         return [*notes, f"Next: start the broker, or renumber the units as in the log: {renumber}"]

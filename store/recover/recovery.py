@@ -122,12 +122,6 @@ class Recovery:
         return kept or (self.nothing_to_do and (lost or by_options))
 
     @property
-    def better_cut(self) -> bool:
-        """The plan makes the log of one of several DLedger nodes differ from the others for ever; a cut would not."""
-        plan = self.plan if self.options.policy is Policy.KEEP and self.layout.has_peers else None
-        return plan is not None and bool(plan.fills or plan.cut) and self.prediction.starts and not self.interrupted
-
-    @property
     def harmful(self) -> bool:
         """A start or the plan would lose or hide messages, or the broker would not start. Hidden are also timed
         messages that would never fire, and those of a topic, and a group's progress, that the configuration forgets.

@@ -155,7 +155,7 @@ def findings_of_start(found: Recovery) -> Iterator[Finding]:
     brought = plan.brought if plan is not None and found.options.policy != "keep" else None
     if brought is not None and brought.parted_at is not None:
         yield Finding.of("I-182", root, brought.never_follows)
-    mend = CUT if found.better_cut else None
+    mend = CUT if better_cut(found) else None
     yield from _of_prediction(found.layout, worst, "" if found.not_by_files else mend)
     if worst.starts:
         with suppress(StoreError), StoreReader(found.layout) as store:
@@ -164,6 +164,14 @@ def findings_of_start(found: Recovery) -> Iterator[Finding]:
     if count and not worst.lost.messages:
         are = counted(count, "message that queue units name is", "messages that queue units name are", form=",")
         yield Finding.of("I-186", root, f"{are} gone", count=count, repair=mend)
+
+
+def better_cut(found: Recovery) -> bool:
+    """Whether the plan makes the log of one of several DLedger nodes differ from the others for ever, and a cut would
+    not.
+    """
+    plan = found.plan if found.options.policy == "keep" and found.layout.has_peers else None
+    return plan is not None and bool(plan.fills or plan.cut) and found.prediction.starts and not found.interrupted
 
 
 def _without_record(plan: Plan) -> int:
