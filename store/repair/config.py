@@ -202,7 +202,7 @@ class ConfigRepair:
 def config_repair(snapshot: Snapshot, ranges: Ranges, profile: Profile, writer: WriterProfile) -> ConfigRepair:
     """Plan the repair. ranges: (min, max) offset per queue; a log without files begins at 0. Raises Unreadable."""
     made, layout, rules = ConfigRepair(), snapshot.layout, load.config_rules(profile)
-    tables = ConfigTables.read(layout.config, layout.broker_config)
+    tables = ConfigTables.read(layout, rules)
     databases = load.load_databases(layout, rules)
     with StoreReader(layout) as store:
         start = config_start(layout, profile, ranges, partial(never_delivered, store))
@@ -230,7 +230,9 @@ def config_repair(snapshot: Snapshot, ranges: Ranges, profile: Profile, writer: 
         beside = counted_in and loaded.main.there and (uncounted or not loads)
         if stored is not None and stored.start is load.LoadAction.REFUSES and not beside:
             continue  # the broker reads the RocksDB, or does not start
-        if stored is not None and stored.start is load.LoadAction.EMPTY and name not in start.databases:
+        if stored is not None and (
+            stored.older_than or (stored.start is load.LoadAction.EMPTY and name not in start.databases)
+        ):
             loaded = stored
         content, reason = _content(loaded, path, gone, proven)
         if content is None:
@@ -400,7 +402,8 @@ def _content(loaded: load.LoadedConfig, path: Path, gone: frozenset[str], proven
         kept += _merge(name, content, _fitting(name, text, content, removed, parts=parts))
     if name == load.TIERED and (content := with_serial(content)) is None:
         return None, ""
-    count = _add_proven(name, content, proven) if name in gone or loaded.taken is None else 0
+    anew = name in gone and not loaded.older_than
+    count = _add_proven(name, content, proven) if anew or loaded.taken is None else 0
     table = KINDS[FILES[name]].tables[0].member
     content.setdefault(table, {})
     problem = loaded.main.problem or ("entries are missing" if name in gone else "it has no table")
@@ -409,6 +412,9 @@ def _content(loaded: load.LoadedConfig, path: Path, gone: frozenset[str], proven
         besides = f", and {counted(kept + count, 'entry', 'entries')} that it lacks" if kept + count else ""
         besides += f" ({counted(count, 'entry', 'entries')}: {_UNPROVEN[name]})" if count else ""
         return content, f"taken from {backup.name}{besides}: {why}"
+    if loaded.older_than:
+        why = "; ".join(("written later, and this broker does not read it", *removed[:_LISTED]))
+        return content, f"with what the RocksDB {loaded.older_than} has besides: {why}"
     proved = f"{counted(count, 'entry', 'entries')} that the store proves"
     proved += f" ({_UNPROVEN[name]})" if count else ""
     origin = f"what can still be read of it{f', and {proved}' if count else ''}"

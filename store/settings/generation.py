@@ -9,6 +9,7 @@ that fit.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
@@ -19,6 +20,7 @@ import numpy as np
 from ...formats import (
     consumer_offset,
     consumer_order_info,
+    lmq_consumer_offset,
     timer_check,
     topic_queue_mapping,
     topics,
@@ -40,8 +42,10 @@ from ..disk.byte_reader import note, unread_of
 from ..disk.checkpoint import Checkpoint, seen_checkpoint
 from ..disk.compressed import plain_name, read_regular
 from ..disk.layout import KV_STORE, ROCKSDB_CONSUME_QUEUE, ROCKSDB_CURRENT, ROCKSDB_STORE, Layout
-from ..errors import Missing, UnreadableRange, from_os_error
+from ..errors import Missing, StoreError, UnreadableRange, from_os_error
 from ..index.read import IndexFile, sizes_of
+from .parse import parse as parse_json
+from .rocksdb import in_force, rows_of, written_ns
 
 _LOG_FILES_LOOKED_AT = 3
 _INDEX_ITEMS_LOOKED_AT = 2000
@@ -403,3 +407,30 @@ SIGNS = (
     Sign("4.3", "5.5", "OPTIONS of the queues names a filter class", _filter_of_queues),
     Sign("4.3", NEWEST, "consumerOffset.json has no pullOffsetTable", lambda e: e.pull_offsets is False, "5.5"),
 )
+
+
+def databases_are_newer(layout: Layout, *names: str) -> bool:
+    """Whether the RocksDBs were in use when a broker last ran, and not files, of which these are asked, too. A broker
+    with files writes the offsets of groups every 5 s and when it stops, and any table when it changes, with the time.
+    """
+    files = [layout.config / name for name in (consumer_offset.FILE, lmq_consumer_offset.FILE, *names)]
+    of_files = max((file.stat().st_mtime_ns for file in files if file.is_file()), default=0)
+    places = in_force(layout.config, layout.broker_config).databases
+    return written_ns(places.values()) > of_files + _IN_ONE_GO_NS and not layout.once(_changed_in_files)
+
+
+def _changed_in_files(layout: Layout) -> bool:
+    """Whether a file has a change that is later, by its dataVersion, than those of its table in a RocksDB."""
+    for name, path in in_force(layout.config, layout.broker_config).databases.items():
+        with suppress(StoreError):
+            stored = [row["timestamp"] for row in rows_of(path, name) if row["type"] == "data_version"]
+            value = parse_json(read_regular(layout.config / name, _CONFIG_BYTES_LOOKED_AT)).value
+            version = value.get(DATA_VERSION.member) if isinstance(value, dict) else None
+            own = version.get("timestamp") if isinstance(version, dict) else None
+            if isinstance(own, int) and stored and own > max(stored):
+                return True
+    return False
+
+
+_IN_ONE_GO_NS = 10_000_000_000
+"""Times so close may come from a copy."""

@@ -339,7 +339,7 @@ def in_force(config: Path, options: Mapping[str, str] | None = None) -> InForce:
     there = {form: _databases(config, form) for form in _DIRECTORY_NAMES}
     found = [form for form, databases in there.items() if databases]
     asked = _asked_for(options or {})
-    form = asked or max(found, key=lambda form: _written_ns(there[form].values()), default=ConfigForm.FILES)
+    form = asked or max(found, key=lambda form: written_ns(there[form].values()), default=ConfigForm.FILES)
     others = {path.name for each in found if each is not form for path in there[each].values()}
     beside = bool(found) and any((config / name).is_file() for name in SEPARATE)
     sure = asked is not None or not (others or beside)
@@ -457,7 +457,7 @@ def _databases(config: Path, form: ConfigForm) -> dict[str, Path]:
     return places if there else {}
 
 
-def _written_ns(paths: Iterable[Path]) -> int:
+def written_ns(paths: Iterable[Path]) -> int:
     """When a file in these directories was last written, in ns since 1970."""
     times = [
         file.stat().st_mtime_ns for path in set(paths) if path.is_dir() for file in path.iterdir() if file.is_file()

@@ -159,7 +159,8 @@ class ConfigLoss:
         emptied = not self.copies and all(map(is_system_topic, known))
         lost = one.start is not load.LoadAction.LOADS or emptied or load.TOPICS in self.cut
         reported = frozenset() if one.main.unseen else missing
-        return (reported, frozenset()) if lost else (frozenset(), reported)
+        own = {key[1] for key in self._proved(one)} if one.older_than else ()
+        return (reported, frozenset()) if lost else (reported.intersection(own), reported.difference(own))
 
     def groups(self) -> Iterator[str]:
         """Yield groups that offsets, retry topics or the rest of the file name, and the loaded table lacks."""
@@ -168,9 +169,10 @@ class ConfigLoss:
         own = {key[2] for key in self._proved(one)}
         named = {key[2] for key in self._proved(self._offsets) | self._taken(self._offsets)}
         named |= {group_of_topic(queue.topic) for queue in self.queues}
-        proved = own | (named if self.ran or _present(one) else set())
         proper = {group for group in known if not is_system_group(group)}
-        if (one.start is not load.LoadAction.LOADS or not proper) and not one.main.unseen:
+        whole = one.start is load.LoadAction.LOADS and proper
+        proved = own | (named if not whole and (self.ran or _present(one)) else set())
+        if (not whole or one.older_than) and not one.main.unseen:
             lost = proved - known - {""}
             yield from sorted(name for name in lost if not is_system_group(name) and not name.startswith(LMQ_PREFIX))
 
@@ -184,7 +186,7 @@ class ConfigLoss:
         """Yield offsets that the loaded table lacks, or has lower."""
         one = self._offsets
         taken = self._taken(one)
-        if one.start is load.LoadAction.LOADS and (taken or one.main.unseen):
+        if one.start is load.LoadAction.LOADS and (taken or one.main.unseen) and not one.older_than:
             return
         for key, before in sorted(self._proved(one).items(), key=repr):
             _, topic, group, queue_id, _ = key
@@ -345,6 +347,7 @@ class ConfigStart(NamedTuple):
     bare: a log with its queues, without a sign that it ever had a configuration: what is lost is reported, but is no
     harm. databases: files whose tables are in a RocksDB. cut_databases: those whose RocksDB has lost entries, as its
     files prove, and how. unserved: topics with messages that an intact table has no entry for: deleted or not.
+    unread: files in whose place the store had a RocksDB that this version does not read, and its name.
     """
 
     version: str
@@ -361,6 +364,7 @@ class ConfigStart(NamedTuple):
     databases: frozenset[str] = frozenset()
     cut_databases: tuple[tuple[str, str], ...] = ()
     unserved: tuple[str, ...] = ()
+    unread: tuple[tuple[str, str], ...] = ()
 
     @property
     def unknown(self) -> tuple[str, ...]:
@@ -414,7 +418,9 @@ class ConfigStart(NamedTuple):
             (self.lost_entries, "other entry is lost", "other entries are lost"),
         )
         known = (counted(len(lost), one, several) for lost, one, several in parts if lost)
-        return ", ".join(filter(None, (*known, *self.unknown)))
+        unread = {f"config/{database}" for name, database in self.unread if name in self.forgotten}
+        why = f"because it does not read {' and '.join(sorted(unread))}" if unread else ""
+        return ", ".join(filter(None, (*known, *self.unknown, why)))
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -442,14 +448,15 @@ def _predicted(layout: Layout, profile: Profile, queues: Ranges, undelivered: Un
     names = (*files_in_use(layout, rules.needed), *(rules.needed_by_timer if with_timer else ()))
     passed_over = (*rules.passed_over, *(name for name in rules.if_there if _has_any_version(layout.config, name)))
     loaded = {name: load.load_config(layout.config, name, rules) for name in (*names, *passed_over)}
-    loaded |= {name: one for name, one in load.load_databases(layout, rules).items() if name in loaded}
+    stored = {name: one for name, one in load.load_databases(layout, rules).items() if name in loaded}
+    loaded |= stored
     refused = (
         one.reason
         for name, one in loaded.items()
         if one.start is load.LoadAction.REFUSES and (name in names or one.main.dies or one.backup.dies)
     )
     of_files, of_a_broker = _signs(layout, queues)
-    cut = _cut_databases(layout, rules)
+    cut, places = _cut_databases(layout, rules), in_force(layout.config, layout.broker_config).databases
     cut_names = frozenset(name for name, _ in cut)
     lost = ConfigLoss(loaded, queues, of_a_broker, undelivered, cut_names, layout.copies_config)
     files = tuple(_file_start(one, lost.entries_taken(one)) for one in loaded.values())
@@ -473,6 +480,7 @@ def _predicted(layout: Layout, profile: Profile, queues: Ranges, undelivered: Un
         databases=load.in_databases(layout, rules),
         cut_databases=cut,
         unserved=tuple(sorted(unserved)),
+        unread=() if rules.databases else tuple((name, places[name].name) for name in stored),
     )
 
 

@@ -27,6 +27,7 @@ from ..broker.profiles import Profile
 from ..disk.layout import Layout, was_rocksdb
 from ..errors import Missing, StoreError, Unsupported
 from ..queues.rocksdb import is_rocksdb
+from ..settings.generation import databases_are_newer
 from ..settings.parse import TOO_DEEP, Grammar, ParsedConfig, misfits, parse
 from ..settings.read import FILES, ConfigFile, read_content
 from ..settings.rocksdb import SECOND, SEPARATE, counter_of, in_force, in_one_table, keeps_databases, rows_of, table_of
@@ -205,13 +206,16 @@ class Text:
 
 
 class LoadedConfig(NamedTuple):
-    """The outcome of one load. dies: what kills the broker in it, "" if nothing does."""
+    """The outcome of one load. dies: what kills the broker in it, "" if nothing does. older_than: the RocksDB whose
+    content is then `backup`, and which this broker does not read, "" if there is none.
+    """
 
     name: str
     start: LoadAction
     main: Text
     backup: Text
     dies: str = ""
+    older_than: str = ""
 
     @property
     def taken(self) -> Text | None:
@@ -457,9 +461,11 @@ def _in_its_place(layout: Layout, name: str, rules: ConfigRules) -> LoadedConfig
 
 
 def _taken_of_database(layout: Layout, name: str, rules: ConfigRules) -> LoadedConfig | None:
+    if not rules.databases:
+        return _not_read(layout, name, rules)
     stored = _of_database(name, in_force(layout.config, layout.broker_config).databases, rules)
     refused = stored is not None and stored.start is LoadAction.REFUSES
-    if refused or not rules.databases or not keeps_databases(layout):
+    if refused or not keeps_databases(layout):
         return stored
     return _merged_with_file(layout, name, stored, rules)
 
@@ -508,8 +514,6 @@ def _of_database(name: str, directories: Mapping[str, Path], rules: ConfigRules)
     path = directories.get(name)
     if path is None:
         return None
-    if not rules.databases:
-        return _not_read(name, path, rules) if is_rocksdb(path) else None
     if is_rocksdb(path):
         return _load_rows(name, path)
     if was_rocksdb(path):
@@ -521,18 +525,26 @@ def _of_database(name: str, directories: Mapping[str, Path], rules: ConfigRules)
     return LoadedConfig(name, LoadAction.EMPTY, empty, _NO_FILE) if second else None
 
 
-def _not_read(name: str, path: Path, rules: ConfigRules) -> LoadedConfig | None:
-    """The empty table of a broker that cannot read a RocksDB, whose content is forgotten; None if it takes a file."""
-    loaded = load_config(path.parent, name, rules)
-    if loaded.start is not LoadAction.EMPTY:
+def _not_read(layout: Layout, name: str, rules: ConfigRules) -> LoadedConfig | None:
+    """What a broker that cannot read a RocksDB has instead of its content, which is forgotten: an empty table, or that
+    of an older file. None if there is no RocksDB, or it is the older one.
+    """
+    path = in_force(layout.config, layout.broker_config).databases.get(name)
+    if path is None or not is_rocksdb(path):
         return None
-    problem = f"{loaded.main.problem}: this broker does not read the RocksDB {path.name}"
+    loaded = load_config(layout.config, name, rules)
+    older = loaded.start is LoadAction.LOADS and not loaded.main.unseen and databases_are_newer(layout, name)
+    if loaded.start is not LoadAction.EMPTY and not older:
+        return None
     try:
         positions = rows_of(path, name) if name == OFFSETS else []
         kept = table_of(path, name) if path.name != SECOND else _content(name, positions)
     except StoreError:
         kept = {}
     backup = Text(there=False, value=kept, present=False)
+    if older:
+        return loaded._replace(backup=backup, older_than=path.name)
+    problem = f"{loaded.main.problem}: this broker does not read the RocksDB {path.name}"
     return loaded._replace(main=replace(loaded.main, problem=problem), backup=backup)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from functools import partial, wraps
 from pathlib import Path
@@ -24,11 +24,13 @@ from ..broker.snapshot import QueueId
 from ..broker.system_topics import HALF_TOPIC, OP_TOPIC, is_system_topic
 from ..counted import counted, listed
 from ..disk.files import is_of_session
+from ..disk.layout import Layout
 from ..errors import StoreError, Unsupported
 from ..findings.catalogue import Severity
 from ..queues.rocksdb import RocksDb, is_rocksdb
 from ..queues.rocksdb_copy import database_loss
 from ..search.log_search import never_delivered
+from ..settings.generation import databases_are_newer
 from ..settings.parse import is_int
 from ..settings.read import FILES, TEMPORARY, ConfigFile, backup_note, read_if_there
 from ..settings.rocksdb import ConfigForm, InForce, in_force, read_entries
@@ -56,7 +58,8 @@ class ConfigTables:
     """All files of `config/`, read once.
 
     main, backup: files and their .bak by name, None if missing. rows: entries that a broker reads, by record type.
-    force: which databases it reads. problems: of RocksDBs that cannot be read. families: their column families.
+    force: which databases it reads, or does not though they are newer than the files. problems: of RocksDBs that cannot
+    be read. families: their column families.
     """
 
     directory: Path
@@ -68,9 +71,12 @@ class ConfigTables:
     problems: dict[str, StoreError] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, directory: Path, options: Mapping[str, str] | None = None) -> ConfigTables:
-        """Read a `config` directory; empty if it is missing. options: of the broker. Raise Unreadable."""
-        found = cls(directory, in_force(directory, options))
+    def read(cls, layout: Layout, rules: load.ConfigRules) -> ConfigTables:
+        """Read the `config` directory of a store; empty if it is missing. Raise Unreadable."""
+        directory, force = layout.config, in_force(layout.config, layout.broker_config)
+        if force.databases and not rules.databases and not databases_are_newer(layout):
+            force = InForce(ConfigForm.FILES, True, {})
+        found = cls(directory, force)
         for name, kind in FILES.items():
             if KINDS[kind].place != "config":
                 continue
@@ -121,8 +127,8 @@ def _read(path: Path, kind: str) -> ConfigFile | None:
 
 def config_tables(context: VerifyContext) -> ConfigTables:
     """Return the tables of this run, read once."""
-    layout = context.store.layout
-    return context.kept("config tables", lambda: ConfigTables.read(layout.config, layout.broker_config))
+    rules = load.config_rules(context.profile)
+    return context.kept("config tables", lambda: ConfigTables.read(context.store.layout, rules))
 
 
 class FileFault(NamedTuple):
@@ -267,10 +273,10 @@ def databases_can_be_opened(context: VerifyContext) -> None:
 
 def _report_a_guess(context: VerifyContext, tables: ConfigTables) -> None:
     """Report that files and databases are both there and nothing says which a broker reads. A broker with queues only
-    in a RocksDB reads databases (spec 05, 5.4).
+    in a RocksDB reads databases (spec 05, 5.4), one before 5.3 files.
     """
     force = tables.force
-    if force.sure or context.store.layout.queues_for_rocksdb:
+    if force.sure or context.store.layout.queues_for_rocksdb or not load.config_rules(context.profile).databases:
         return
     names = ", ".join(sorted({path.name for path in force.databases.values()}))
     others = ", ".join(force.others) or "files of JSON"
@@ -283,6 +289,8 @@ def _report_a_guess(context: VerifyContext, tables: ConfigTables) -> None:
 
 def _families(context: VerifyContext, tables: ConfigTables, name: str) -> frozenset[str]:
     """Return the column families that a broker of the store's version makes in a database."""
+    if not load.config_rules(context.profile).databases:
+        return frozenset()
     if tables.force.form is not ConfigForm.SEPARATE:
         return frozenset({"default"})
     if context.profile.version < _ONLY_USED_SINCE:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import shutil
@@ -13,6 +14,7 @@ import pytest
 
 from mqstore.formats.kinds import KINDS
 from mqstore.formats.rocksdb_config import KV_DATA_VERSION, VERSION_ROW
+from mqstore.store.broker.topics import loads
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.findings.next_commands import settings
@@ -284,3 +286,18 @@ def test_topics_that_a_database_has_lost_come_back_by_the_file(command: list[str
     verdict = run_here(["verify", *words])
     assert verdict.code == 1 and "no longer served" not in verdict.stdout
     assert "Nothing to repair in config" in run_here(["repair", "--config", *words]).stdout
+
+
+def test_files_older_than_a_database_that_a_broker_does_not_read(tmp_path: Path) -> None:
+    """They get what the RocksDB has more of, and keep what it lacks."""
+    layout = Layout.open(stores.unpack(SINGLE, tmp_path))
+    (layout.config / "consumerOffset.json").write_text('{"offsetTable":{"TopicA@rg":{0:3,1:8},"TopicB@old":{0:1}}}')
+    (layout.config / "topics.json").write_text('{"topicConfigTable":{"TopicA":{"topicName":"TopicA"}}}')
+    for name in ("consumerOffset.json", "topics.json"):
+        os.utime(layout.config / name, (0, 0))
+    found = analyze(layout, chosen([RepairPart.CONFIG], ()), "4.9", NOW_MS)
+    made = {Path(edit.path).name: loads(bytes(edit.pieces[0][1]).decode()) for edit in found.plan.edits}
+    assert made["consumerOffset.json"]["offsetTable"]["TopicA@rg"][0] == 18
+    assert made["consumerOffset.json"]["offsetTable"]["TopicB@old"] == {0: 1}
+    assert made["topics.json"]["topicConfigTable"].keys() >= {"TopicA", "TopicB", "BenchmarkTest"}
+    assert "RocksDB metadata" in " ".join(edit.reason for edit in found.plan.edits)

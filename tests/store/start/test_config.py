@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -348,6 +349,43 @@ def test_an_older_broker_reads_no_database(name: str, positions: list[int], tmp_
         assert not any(file.overwritten for file in found.files)
     (layout.config / "topics.json").write_text('{"topicConfigTable":{"TopicA":{},"TopicB":{}}}')
     assert not config_start(Layout.open(layout.root), profile_of("4.9"), ends).lost_topics
+
+
+@pytest.mark.parametrize(
+    ("name", "directory", "positions"),
+    [("5.5.1-config-single", "metadata", [(18, 3), (7, None)]), ("5.5.1-config-v2", "rdb", [(23, 3), (6, None)])],
+)
+def test_files_older_than_a_database(
+    name: str, directory: str, positions: list[tuple[int, int | None]], tmp_path: Path
+) -> None:
+    """A broker before 5.3 goes back to them; nothing is lost by it if it has already run with them."""
+    layout = Layout.open(stores.unpack(name, tmp_path))
+    ends = {QueueId("TopicA", 0): (0, 18), QueueId("TopicA", 1): (0, 7), QueueId("TopicB", 0): (0, 22)}
+    files: dict[str, dict[str, Any]] = {
+        "consumerOffset.json": {"offsetTable": {"TopicA@rg": {"0": 3}}},
+        "topics.json": {"topicConfigTable": {"TopicA": {}}, "dataVersion": {"timestamp": 1, "counter": 1}},
+        "subscriptionGroup.json": {"subscriptionGroupTable": {"other": {}}},
+    }
+    written_ns = max(file.stat().st_mtime_ns for file in (layout.config / directory).iterdir())
+
+    def started(after_s: int, version: str = "5.1") -> ConfigStart:
+        for file, content in files.items():
+            path = layout.config / file
+            path.write_text(json.dumps(content))
+            os.utime(path, ns=(path.stat().st_atime_ns, written_ns + after_s * 1_000_000_000))
+        return config_start(Layout.open(layout.root), profile_of(version), ends)
+
+    found = started(-60)
+    assert [(lost.before, lost.after) for lost in found.lost_positions] == positions
+    own = (("TopicB",), ("rg",)) if directory == "metadata" else ((), ())  # v2 does not have those that were made alone
+    assert (found.lost_topics, found.lost_groups) == own
+    assert found.sentence.endswith(f"because it does not read config/{directory}")
+    assert not started(-60, "5.5").lost_positions
+    assert not started(60).loses  # the database is the older one
+    assert not started(-5).loses  # all was copied in one go
+    if directory == "metadata":
+        files["topics.json"]["dataVersion"]["timestamp"] = 1 << 42
+        assert not started(-60).loses  # a topic was changed later
 
 
 def test_once_for_a_layout(config: Path, real: tuple[Path, Ends]) -> None:
