@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from .broker.snapshot import lacks_log
 from .counted import counted
 from .disk.broker_conf import BrokerConfig
 from .disk.byte_reader import at_rate
@@ -127,6 +126,8 @@ class Store(search_store.StoreReader):
 
     def _check_log(self, on_damage: OnDamage) -> None:
         """Tell that a directory of the log that had files is missing. Raises Missing, Refused if the log is missing."""
+        from .broker.snapshot import lacks_log  # numpy, before a byte of the log is read
+
         if not lacks_log(self.layout):
             return
         from .plan.normalize import refuse_to_read  # rare, and it imports much
