@@ -361,10 +361,13 @@ class IndexCompare(Mergeable):
             missing = surplus(allowed, keys)
             self._note_tags(tagged.position[tag_items & ~missing])
             if self._tags_from is not None and self._context.profile.dispatch.index_tags:
-                bare = tagged.take(tag_items & missing & (tagged.position >= self._tags_from))
-                keyed = np.isin(bare.record, plain.record) & ~np.isin(bare.record, lacking.record)
-                self._report_untagged(records, bare.record[keyed])
-                lacking = ExpectedItems.concat([lacking, bare.take(~keyed)])
+                of_tags, bare = tagged.take(tag_items), missing[tag_items]
+                keyed = bare & np.isin(of_tags.record, plain.record) & ~np.isin(of_tags.record, lacking.record)
+                beside = np.concatenate([[True], keyed, [True]])  # what lies behind the window is not known
+                older = keyed & (beside[:-2] | beside[2:])
+                wanted = of_tags.position >= self._tags_from
+                self._report_untagged(records, of_tags.record[wanted & older])
+                lacking = ExpectedItems.concat([lacking, of_tags.take(wanted & bare & ~older)])
         self._report_lacking(records, lacking)
         if self._context.scope.topic is not None:
             return
@@ -391,7 +394,9 @@ class IndexCompare(Mergeable):
             self._report_items("I-099", some, lambda row: text.format(some.time_diff[row], right[row]))
 
     def _report_untagged(self, records: Records, rows: Ints) -> None:
-        """Report records whose keys are all indexed, and not their tag: an older broker has stored them since."""
+        """Report records whose keys are indexed and their tags not, several in a row: an older broker has stored them.
+        One between others has lost its tag.
+        """
         wrong = np.zeros(len(records), np.bool_)
         wrong[rows[self._in_scope(records, rows)]] = True
         add_rows(self._context, records, "I-101", wrong, _UNTAGGED, severity=Severity.INFO)

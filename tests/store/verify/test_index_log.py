@@ -103,12 +103,23 @@ def test_tags_are_asked_for_from_the_first_that_is_indexed(
 def test_an_older_broker_leaves_tags_out_beside_its_keys(work: Path, then: tuple[str, ...]) -> None:
     """A store that went back to 5.3, and to 5.5 again: no key is lost."""
     root = copied(original(TAGGED, work), work)
-    for number, version in enumerate(("5.3.3", *then)):
+    for number, version in enumerate(("5.3.3", "5.3.3", *then)):
         words = ["put", str(root), "back", "body", "--tag", "T", "--keys", f"k{number}", "--as-broker", version]
         done = run_here([*words, *chain.from_iterable(("--set", each) for each in config_set(TAGGED, root))])
         assert done.code == 0, done.stderr
     findings = [f for f in _findings(TAGGED, root, broker_version="5.5.0") if f.code == "I-101"]
-    assert [(f.severity, f.count) for f in findings] == [(Severity.INFO, 1)]
+    assert [(f.severity, f.count) for f in findings] == [(Severity.INFO, 2)]
+
+
+def test_one_tag_that_is_lost_between_others_is_damage(work: Path) -> None:
+    """No broker leaves out the tag of one message alone."""
+    root = copied(original(TAGGED, work), work)
+    file = files(root)[-1]
+    hashes = Counter(item.key_hash for item in file.items[1:])
+    tag = next(n for n in range(20, len(file.items)) if hashes[file.items[n].key_hash] > 3)
+    file.set_item(tag, "key_hash", file.items[tag - 1].key_hash)
+    file.set_item(tag, "physical_offset", file.items[tag - 1].physical_offset)
+    assert ("I-101", Severity.ERROR) in _told(_findings(TAGGED, root))
 
 
 def test_an_index_that_is_gone_is_told_once(work: Path) -> None:
