@@ -183,11 +183,10 @@ def _losing_text(row: Mapping[str, Any], utc: bool) -> Iterator[str]:
 
 def _delayed_text(row: Mapping[str, Any], utc: bool) -> Iterator[str]:
     level = row["delay_level"]
-    kind = "timed" if level is None else "delayed"
-    of_level = "" if level is None else f" of level {level}"
-    messages = counted(row["messages"], f"{kind} message{of_level} goes", f"{kind} messages{of_level} go", form=",")
+    messages = counted(row["messages"], "timed message" if level is None else "message", form=",")
+    of_level = "" if level is None else f" of delay level {level}"
     first, due = (time_text(row[name], utc) for name in ("first_timestamp", "deliver_timestamp"))
-    yield f"  {messages} undelivered, from {first} on; the last would be due {due}"
+    yield f"  {messages}{of_level} deleted undelivered, from {first} on; the last would be due {due}"
 
 
 def _file_text(row: Mapping[str, Any], utc: bool) -> Iterator[str]:

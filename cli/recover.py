@@ -92,7 +92,7 @@ def recover(
     is named. If a broker left out the first message of the log when it filled a new RocksDB of queues (B40), that
     message is named but changes no exit code: a start hides nothing more, and --apply adds it to its queue. Messages
     in delay levels that messageDelayLevel does not have are named, too, and change none: no start takes them away.
-    While a process uses the store, what a start after a kill would do is told, and changes none.
+    While a process uses the store, what a start after a kill would do is named, and changes none.
 
     \b
     Examples:
