@@ -284,6 +284,7 @@ class IndexCompare(Mergeable):
         ranges = [(file.header.begin_physical_offset, file.header.end_physical_offset) for file in files]
         self.first = min((begin for begin, _ in ranges), default=-1)
         self.last = max((end for _, end in ranges), default=-1)
+        self._ends = [end for _, end in ranges]
         self._in_files = Ranges()
         for begin, end in ranges:
             self._in_files.add_range(begin, min(end, LAST_POSITION) + 1)
@@ -363,7 +364,9 @@ class IndexCompare(Mergeable):
             if self._tags_from is not None and self._context.profile.dispatch.index_tags:
                 of_tags, bare = tagged.take(tag_items), missing[tag_items]
                 keyed = bare & np.isin(of_tags.record, plain.record) & ~np.isin(of_tags.record, lacking.record)
-                beside = np.concatenate([[True], keyed, [True]])  # what lies behind the window is not known
+                # what is beside the window is not known; the rest of a record at the end of a file is in the next one
+                unknown = ~np.isin(of_tags.position[[0, -1]], self._ends)
+                beside = np.concatenate([unknown[:1], keyed, unknown[1:]])
                 older = keyed & (beside[:-2] | beside[2:])
                 wanted = of_tags.position >= self._tags_from
                 self._report_untagged(records, of_tags.record[wanted & older])
