@@ -206,6 +206,7 @@ def body_text(message: Message, form: str) -> str:
 
 
 def fields_text(message: Message, utc: bool) -> str:
+    """All fields and properties, one per line, escaped."""
     found = message.to_json()
     properties = found.pop("properties", {})
     for name in ("type", "body", "body_base64", "keys", "tags", "unique_key"):

@@ -56,6 +56,7 @@ class Change(Options):
 
     @property
     def asks(self) -> bool:
+        """Whether the plan has to be confirmed."""
         return self.apply and not self.yes
 
     def open(self, store: Path, common: Common) -> Layout:
@@ -75,6 +76,7 @@ class Change(Options):
         return layout
 
     def given(self, broker_version: str | None, common: Common) -> Given:
+        """The options that a proposed command repeats."""
         return common.given(broker_version, self.journal, self.follow_links)
 
 

@@ -64,6 +64,7 @@ class MoveOptions(Options):
 
     @property
     def plans(self) -> bool:
+        """Whether positions are to be moved."""
         return bool(self.reset) or self.merge is not None
 
     def check(self, stores: list[Path], shown: OffsetsOptions, change: Change) -> None:

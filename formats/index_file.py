@@ -36,6 +36,7 @@ def slots_offset() -> int:
 
 
 def items_offset(slots: int) -> int:
+    """Byte where item 0 would be; the first item is 1."""
     return HEADER_BYTES + slots * SLOT_BYTES
 
 

@@ -50,4 +50,5 @@ def slots_of(size: int, first_position: int) -> int | None:
 
 
 def items_offset(slots: int) -> int:
+    """Byte where the first item begins."""
     return HEADER_BYTES + slots * SLOT_BYTES

@@ -41,6 +41,7 @@ assert (HEADER.sizeof(), SLOT_BYTES, OPEN_ITEM_BYTES) == (HEADER_BYTES, 8, ITEM_
 
 
 def items_offset(slots: int) -> int:
+    """Byte where the room of item 0 begins."""
     return HEADER_BYTES + slots * SLOT_BYTES
 
 

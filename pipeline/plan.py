@@ -105,6 +105,7 @@ class StorePlan:
 
     @property
     def bytes(self) -> int:
+        """Size of the log that counts."""
         return self.stop - self.start
 
     @property

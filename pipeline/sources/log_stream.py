@@ -89,6 +89,7 @@ class StreamAsk:
 
 
 def without_stream_options(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the options that `ReadOptions` knows."""
     return {name: value for name, value in options.items() if name.lower() not in OPTIONS}
 
 

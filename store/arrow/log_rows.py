@@ -313,6 +313,7 @@ class Counted:
         self.damage += other.damage
 
     def to_json(self) -> list[Any]:
+        """All of it, for `from_json`."""
         places = [[one.position, one.size, one.reason] for one in self.damage]
         return [self.stats.to_json(), places]
 

@@ -334,6 +334,7 @@ class RemoteFiles(MappedFileQueue):
         raise Unsupported("object storage is read by ranges only", path=file.path)
 
     def close(self) -> None:
+        """Close the files; a later read opens them again."""
         super().close()
         while self._opened:
             self._opened.popitem()[1].close()
@@ -482,6 +483,7 @@ class ReadOptions:
         return self.on_damage == FAIL
 
     def fails_at(self, error: StoreError) -> bool:
+        """Whether this error ends the query."""
         gone = self.on_damage == FAIL_UNREADABLE and isinstance(error, UnreadableRange)
         return self.fails or gone
 

@@ -224,6 +224,7 @@ class Files:
             path.unlink()
 
     def remove_directory(self, path: Path) -> None:
+        """Remove an empty directory."""
         self.check_inside(path.parent)
         with os_errors(path, "cannot remove"):
             self.step("remove_directory", path)

@@ -82,7 +82,9 @@ class Finding:
 
 
 def how_many_more(first: Finding, like: Iterable[Finding]) -> str:
-    """Return " (and 41 more, in 3 places)": the items of `like`, `first` too, beyond those of `first`, or ""."""
+    """Return " (and 41 more, in 3 places)": the items that `like`, which includes `first`, has beyond those in the
+    message of `first`; "" for none.
+    """
     counts = [finding.count for finding in like]
     in_text = str(first.count) in re.findall(r"\d+", re.sub(r"\b,\b", "", first.message))
     items = sum(counts) - (first.count if in_text else 1)

@@ -108,7 +108,9 @@ def settings(config: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def naming_log(directories: Iterable[PathLike[str]]) -> NextCommand:
-    """Return options that name these directories of a log; if one has a comma, the JVM must name another separator."""
+    """Return options that name these directories of a log. A broker splits the names at a comma: if one has a comma,
+    its JVM must name another separator.
+    """
     names = [*map(fspath, directories)]
     separator = next((char for char in ",;:|" if not any(char in name for name in names)), ",")
     splitter = {} if separator == "," else {SPLITTER_PROPERTY: separator}
@@ -173,7 +175,9 @@ def repair_command(
     given: Given = NOTHING_GIVEN,
     kind: str = "",
 ) -> NextCommand:
-    """Return `mqstore repair ROOT … --apply`. parts, queues: none for all. kind: as for `--as`, where all queues go."""
+    """Return `mqstore repair ROOT … --apply`. parts: from `PARTS`, none for all. queues: as for `--queue`, none for
+    all. kind: as for `--as`, where all queues go.
+    """
     if kind:
         return command("repair", root, "--queues", "--as", kind, "--apply", given=given)
     chosen = sorted(set(parts))
@@ -398,7 +402,9 @@ def tidying_commands(
     *,
     recovered: bool | None = None,
 ) -> list[NextCommand]:
-    """Return the commands that repair the warnings of a store in order, not those that only show them."""
+    """Return the commands that repair the warnings of a store in order, not those that only show them. recovered: as of
+    `next_commands`.
+    """
     commands = next_commands(findings, root, given, recovered=recovered or None, least=Severity.WARNING)
     return [each for each in commands if each.changes]
 

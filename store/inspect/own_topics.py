@@ -268,6 +268,7 @@ class Delays:
     levels: list[Level] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
+        """For `inspect --delays`."""
         return {
             "type": "delays",
             "now": self.now_ms,

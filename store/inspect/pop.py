@@ -307,6 +307,7 @@ class Pop:
     revive: list[ReviveQueue] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
+        """For `inspect --pop`."""
         states = (*map(str, PopState), AGAIN)
         counts = {state: sum(group[state] for group in self.groups.values()) for state in states}
         return {

@@ -137,6 +137,7 @@ class StatsGroup:
         return row if source == LOG else {**row, **dict.fromkeys(_NOT_IN_UNITS)}
 
     def to_json(self) -> list[Any]:
+        """Return all values, for `from_json`."""
         sizes = [list(pair) for pair in sorted(self.sizes.items())]
         counts = [getattr(self, name) for name in _ADDED]
         return [*counts, self.largest_bytes, self.first_ms, self.last_ms, sizes]
@@ -280,6 +281,7 @@ class Stats:
         ]
 
     def to_json(self) -> list[Any]:
+        """Return the groups, for `from_json`."""
         return [[list(key), group.to_json()] for key, group in self.groups.items()]
 
     @classmethod

@@ -248,6 +248,7 @@ class Retries:
     counts: dict[CountKey, Returned] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
+        """For `inspect --retries`."""
         rows = [
             {**key._asdict(), **vars(self.counts[key])}
             for key in sorted(self.counts, key=lambda key: (key.kind, key.group, key))

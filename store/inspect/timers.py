@@ -226,6 +226,7 @@ class Timers:
         return dict(zip(hours.tolist(), counts.tolist(), strict=True))
 
     def to_json(self) -> dict[str, Any]:
+        """For `inspect --timers`."""
         return {
             "type": "timers",
             "now": self.now_ms,

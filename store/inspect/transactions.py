@@ -104,6 +104,7 @@ class Transactions:
     reserved_hours: int
 
     def to_json(self, now_ms: int) -> dict[str, Any]:
+        """For `inspect --transactions`."""
         counts = {state.value: sum(row.state is state for row in self.rows) for state in TransactionState}
         asked = {"now": now_ms, "file_reserved_hours": self.reserved_hours}
         counts["asked_again"] = sum(row.asked_again for row in self.rows)

@@ -217,7 +217,9 @@ class DatabaseAudit(LogObserver):
         return found
 
     def changes(self) -> tuple[UnitChanges, dict[bytes, bytes | None]] | None:
-        """Return units to change and rows by key (None: delete); None if too many, or unreadable. Raises Unreadable."""
+        """Return units to change and rows by key (None: delete); None if too many are to be deleted, or if units cannot
+        be read. Raises Unreadable.
+        """
         database = self.database
         assert database is not None
         if self.broken:

@@ -233,7 +233,9 @@ def keep_entries(
     elsewhere: LostUnits,
     unreferenced: Iterator[LostMessagePlace],
 ) -> KeptLog:
-    """Plan the log with all good records, in order. elsewhere: of headers that name other places. Raises Refused."""
+    """Plan the log with all its good records, each entry following the one before. elsewhere: units of records whose
+    header names another place. Raises Refused.
+    """
     size, entries = snapshot.log_file_bytes, {int(entry.name): entry for entry in snapshot.log}
     nothing = np.zeros(0, np.int64)
     look = partial(lost_units, snapshot, dead=nothing, ends=finder.queue_ends)

@@ -47,7 +47,9 @@ def is_for_service(topic: bytes) -> bool:
 
 
 class FillerForm(NamedTuple):
-    """Property text behind the mark of a tombstone. small: if both do not fit. born_timestamp: ms, None: store time."""
+    """Property text behind the mark of a tombstone. small: the text if both do not fit. born_timestamp: ms; None takes
+    the store time.
+    """
 
     properties: bytes = b""
     small: bytes = b""
@@ -90,6 +92,7 @@ class Forms(NamedTuple):
     append_crc: bool = False
 
     def of(self, topic: str) -> FillerForm:
+        """Return the form for a topic."""
         if topic == TIMER_TOPIC:
             return _single_form(self._timer())
         if topic == SCHEDULE_TOPIC:

@@ -94,6 +94,7 @@ def plan_log(snapshot: Snapshot, outcome: Outcome, most: int | None = None) -> L
 
 
 def written(edits: Iterable[Edit]) -> int:
+    """Return the number of bytes that edits overwrite."""
     return sum(edit.length for edit in edits if edit.kind == "write")
 
 

@@ -197,7 +197,9 @@ _SAMPLES = 64
 
 
 class LogHole(NamedTuple):
-    """Log positions [begin, end). before: begin and end of the good record in front. last: the log ends here."""
+    """Log positions [begin, end). before: begin and end of the good record in front, None without one. last: the log
+    ends here, as far as the store knows.
+    """
 
     begin: int
     end: int
@@ -344,7 +346,9 @@ class ReplicaRun(NamedTuple):
 def find_runs(
     replica: Replica, begin: int, end: int, units: LostUnits, *, chained: bool = False
 ) -> Iterator[ReplicaRun]:
-    """Yield the runs of the replica in [begin, end). chained: only that at `begin`, until a unit names another."""
+    """Yield the runs of the replica in [begin, end). chained: only the run that begins at `begin`, until a queue unit
+    names another record.
+    """
     run = ReplicaRun(begin, begin, 0)
     for item in replica.log.scan(begin, end, reuse=True):
         if isinstance(item, Extent):

@@ -177,6 +177,7 @@ class CutShort(NamedTuple):
 
     @property
     def text(self) -> str:
+        """Where that is."""
         return f"its write-ahead log {self.log} is cut short at {self.position}"
 
 

@@ -184,7 +184,9 @@ class Recovery:
         }
 
     def name_lost(self, most: int = MOST) -> None:
-        """Find at most so many lost messages per list for `to_json`, before anything is applied. Raises Unreadable."""
+        """Find at most `most` lost messages per list for `to_json`; to be called before anything is applied: it reads
+        the store on disk. Raises Unreadable.
+        """
         lists: dict[str, tuple[LostMessages, Sequence[Gap]]] = {}
         lists["prediction"] = (self.prediction.groups.lost, ())
         if self.plan is not None:

@@ -47,7 +47,7 @@ from ..settings.options import options_of
 from ..settings.parse import is_int, misfits, numbers, with_numbers
 from ..settings.read import FILES, read_config_file
 from ..settings.rocksdb import SEPARATE, counter_of, in_force, keeps_databases, table_of
-from ..start import config_load as load
+from ..start import config_load
 from ..start.config import ConfigStart, config_start, lone_position
 from ..tiered.segments import with_serial, without_segment
 from ..verify.config_entries import MODES, PERM_MOST
@@ -87,7 +87,7 @@ def _repair_topics(content: Json, proven: Proven) -> Iterator[tuple[str, str]]:
         if not isinstance(entry, dict):
             continue
         fresh = new_topic(topic, proven.highest.get(topic, 0), proven.profile)
-        wrong = {misfit.key for misfit in misfits(KINDS[FILES[load.TOPICS]].tables[0], {topic: entry})}
+        wrong = {misfit.key for misfit in misfits(KINDS[FILES[config_load.TOPICS]].tables[0], {topic: entry})}
         if entry.get(TOPIC_NAME, topic) != topic:
             yield "I-142", _set(entry, topic, TOPIC_NAME, topic)
         perm = entry.get("perm", 0)
@@ -174,22 +174,22 @@ def _short(value: Any) -> str:
 
 
 _FILES: dict[str, Callable[[Json, Proven], Iterator[tuple[str, str]]]] = {
-    load.TOPICS: _repair_topics,
-    load.GROUPS: _repair_groups,
-    load.FILTERS: _repair_filters,
+    config_load.TOPICS: _repair_topics,
+    config_load.GROUPS: _repair_groups,
+    config_load.FILTERS: _repair_filters,
     MODES_FILE: _repair_modes,
-    load.OFFSETS: _repair_offsets,
+    config_load.OFFSETS: _repair_offsets,
 }
 
 Json = dict[Any, Any]
 _UNPROVEN = {
-    load.TOPICS: "created new: permission, order, message type and other attributes are lost",
-    load.GROUPS: "created new: retries, modes and other settings are lost",
+    config_load.TOPICS: "created new: permission, order, message type and other attributes are lost",
+    config_load.GROUPS: "created new: retries, modes and other settings are lost",
 }
 """What nothing proves of an entry made new."""
 _LISTED = 3
 """Entries of a file that are listed one by one."""
-_OFFSET_CODES = {load.OFFSETS: "I-144", load.DELAYS: "I-146", load.LMQ_OFFSETS: "I-152"}
+_OFFSET_CODES = {config_load.OFFSETS: "I-144", config_load.DELAYS: "I-146", config_load.LMQ_OFFSETS: "I-152"}
 Mended = tuple[str, str]
 
 
@@ -201,14 +201,14 @@ class ConfigRepair:
 
 def config_repair(snapshot: Snapshot, ranges: Ranges, profile: Profile, writer: WriterProfile) -> ConfigRepair:
     """Plan the repair. ranges: (min, max) offset per queue; a log without files begins at 0. Raises Unreadable."""
-    made, layout, rules = ConfigRepair(), snapshot.layout, load.config_rules(profile)
+    made, layout, rules = ConfigRepair(), snapshot.layout, config_load.config_rules(profile)
     tables = ConfigTables.read(layout, rules)
-    databases = load.load_databases(layout, rules)
+    databases = config_load.load_databases(layout, rules)
     with StoreReader(layout) as store:
         start = config_start(layout, profile, ranges, partial(never_delivered, store))
     proven = _proven(snapshot, tables, start, ranges, writer, profile.dispatch)
     gone = frozenset() if start.bare else start.forgotten - start.databases
-    if load.TOPICS in start.databases:  # no broker reads entries of the file
+    if config_load.TOPICS in start.databases:  # no broker reads entries of the file
         proven = proven._replace(unserved=frozenset())
     from_zero = not snapshot.log or any(start_of(entry.name) == 0 for entry in snapshot.log)
     delays = {
@@ -223,15 +223,15 @@ def config_repair(snapshot: Snapshot, ranges: Ranges, profile: Profile, writer: 
         if KINDS[kind].syntax is not Syntax.JSON or path.is_dir() or name in completed:
             continue
         stored = databases.get(name)
-        loaded = load.load_config(layout.config, name, rules)
-        loads = loaded.start is load.LoadAction.LOADS
+        loaded = config_load.load_config(layout.config, name, rules)
+        loads = loaded.start is config_load.LoadAction.LOADS
         counted_in = name in SEPARATE and keeps_databases(layout)
         uncounted = counted_in and loads and loaded.main.there and counter_of(loaded.main.value) is None
         beside = counted_in and loaded.main.there and (uncounted or not loads)
-        if stored is not None and stored.start is load.LoadAction.REFUSES and not beside:
+        if stored is not None and stored.start is config_load.LoadAction.REFUSES and not beside:
             continue  # the broker reads the RocksDB, or does not start
         if stored is not None and (
-            stored.older_than or (stored.start is load.LoadAction.EMPTY and name not in start.databases)
+            stored.older_than or (stored.start is config_load.LoadAction.EMPTY and name not in start.databases)
         ):
             loaded = stored
         content, reason = _content(loaded, path, gone, proven)
@@ -249,7 +249,7 @@ def config_repair(snapshot: Snapshot, ranges: Ranges, profile: Profile, writer: 
         reasons += [counted(len(repaired) - _LISTED, "more entry", "more entries")] if len(repaired) > _LISTED else []
         if any(reasons):
             data = json_bytes(content)
-            if not load.judge(name, data, rules).problem:
+            if not config_load.judge(name, data, rules).problem:
                 made.edits.append(_edit(path, data, reasons, moved, repaired))
                 made.clamped += moved
     edits, moved = clamped_in_database(layout, bounds)
@@ -260,19 +260,22 @@ def config_repair(snapshot: Snapshot, ranges: Ranges, profile: Profile, writer: 
 
 def _completing(
     layout: Layout,
-    rules: load.ConfigRules,
+    rules: config_load.ConfigRules,
     start: ConfigStart,
     proven: Proven,
-    databases: Mapping[str, load.LoadedConfig],
+    databases: Mapping[str, config_load.LoadedConfig],
 ) -> Iterator[tuple[str, Edit]]:
     """Yield the files, by name, that complete a RocksDB of config/ that has lost topics or groups: a broker adds their
     entries to the RocksDB, as their counter is above its own (spec 5.4).
     """
     cut = {name for name, _ in start.cut_databases} if keeps_databases(layout) else set()
     places = in_force(layout.config, layout.broker_config).databases
-    for name, lost, what in ((load.TOPICS, start.lost_topics, "topic"), (load.GROUPS, start.lost_groups, "group")):
-        text, stored = load.load_config(layout.config, name, rules).main, databases.get(name)
-        broken = (text.there and text.problem) or stored is None or stored.start is not load.LoadAction.LOADS
+    for name, lost, what in (
+        (config_load.TOPICS, start.lost_topics, "topic"),
+        (config_load.GROUPS, start.lost_groups, "group"),
+    ):
+        text, stored = config_load.load_config(layout.config, name, rules).main, databases.get(name)
+        broken = (text.there and text.problem) or stored is None or stored.start is not config_load.LoadAction.LOADS
         if name not in cut or not lost or broken:
             continue
         content, kept = with_numbers(text.value), table_of(places[name], name)
@@ -282,16 +285,16 @@ def _completing(
         version = {**kept.get(DATA_VERSION.member, {}), **content.get(DATA_VERSION.member, {})}
         content[DATA_VERSION.member] = {**version, "counter": max(counter_of(content) or 0, own) + 1}
         reason = f"adds {counted(count, what)} to the RocksDB {places[name].name} ({_UNPROVEN[name]})"
-        if count and not load.judge(name, data := json_bytes(content), rules).problem:
+        if count and not config_load.judge(name, data := json_bytes(content), rules).problem:
             yield name, Edit.create(layout.config / name, data, reason, ("I-150",))
 
 
-def _set_counter(content: Json, stored: load.LoadedConfig | None, *, alone: bool) -> None:
+def _set_counter(content: Json, stored: config_load.LoadedConfig | None, *, alone: bool) -> None:
     """Set the counter by which a broker with a RocksDB imports the file: at least 1 if `alone`, 0 after a refusal."""
     counter = counter_of(content) or 0
     if alone:
         counter = max(counter, 1)
-    elif stored is not None and stored.start is load.LoadAction.REFUSES:
+    elif stored is not None and stored.start is config_load.LoadAction.REFUSES:
         counter = 0
     version = content.get(DATA_VERSION.member)
     content[DATA_VERSION.member] = {**(version if isinstance(version, dict) else {}), "counter": counter}
@@ -309,7 +312,9 @@ def _whole_numbers(name: str, table: Json, place: str = "") -> Iterator[Mended]:
 
 def _move_transactions(name: str, content: Json, layout: Layout, anew: str) -> Iterator[Mended]:
     """Correct positions that contradict half messages and op records; add lost ones to a file made `anew`."""
-    if name not in (load.OFFSETS, load.LMQ_OFFSETS) or not isinstance(table := content.get(OFFSET_TABLE), dict):
+    if name not in (config_load.OFFSETS, config_load.LMQ_OFFSETS) or not isinstance(
+        table := content.get(OFFSET_TABLE), dict
+    ):
         return
     rows = [row if isinstance(row := table.get(key), dict) else {} for key in TRANSACTION_POSITIONS]
     at = TransactionPositions(*(row.get("0", row.get(0)) for row in rows))
@@ -382,25 +387,27 @@ def _attributes(snapshot: Snapshot) -> dict[str, Json]:
     return found
 
 
-def _content(loaded: load.LoadedConfig, path: Path, gone: frozenset[str], proven: Proven) -> tuple[Json | None, str]:
+def _content(
+    loaded: config_load.LoadedConfig, path: Path, gone: frozenset[str], proven: Proven
+) -> tuple[Json | None, str]:
     """Return the new content of a file, and why it is rewritten, "" if it can stay. gone: files that lose entries."""
     content: Json | None
     name, backup = loaded.name, path.with_name(path.name + BACKUP)
-    if loaded.start is load.LoadAction.LOADS and name not in gone:
+    if loaded.start is config_load.LoadAction.LOADS and name not in gone:
         if loaded.main.odd:
             return with_numbers(loaded.main.value), f"rewritten as a broker does: {loaded.main.odd}"
         content = read_json(path)
         if content is not None or loaded.main.value:
             return content, ""
-    if loaded.start is load.LoadAction.EMPTY and name not in gone and not (path.exists() or backup.exists()):
+    if loaded.start is config_load.LoadAction.EMPTY and name not in gone and not (path.exists() or backup.exists()):
         return None, ""
     content = {}
-    if loaded.start is load.LoadAction.BACKUP:
+    if loaded.start is config_load.LoadAction.BACKUP:
         content = read_json(backup) or {}
     kept, removed = 0, list[str]()
     for parts, text in ((False, loaded.backup), (False, loaded.main), (True, loaded.backup), (True, loaded.main)):
         kept += _merge(name, content, _fitting(name, text, content, removed, parts=parts))
-    if name == load.TIERED and (content := with_serial(content)) is None:
+    if name == config_load.TIERED and (content := with_serial(content)) is None:
         return None, ""
     anew = name in gone and not loaded.older_than
     count = _add_proven(name, content, proven) if anew or loaded.taken is None else 0
@@ -408,7 +415,7 @@ def _content(loaded: load.LoadedConfig, path: Path, gone: frozenset[str], proven
     content.setdefault(table, {})
     problem = loaded.main.problem or ("entries are missing" if name in gone else "it has no table")
     why = "; ".join((problem, *removed[:_LISTED]))
-    if loaded.start is load.LoadAction.BACKUP:
+    if loaded.start is config_load.LoadAction.BACKUP:
         besides = f", and {counted(kept + count, 'entry', 'entries')} that it lacks" if kept + count else ""
         besides += f" ({counted(count, 'entry', 'entries')}: {_UNPROVEN[name]})" if count else ""
         return content, f"taken from {backup.name}{besides}: {why}"
@@ -421,16 +428,16 @@ def _content(loaded: load.LoadedConfig, path: Path, gone: frozenset[str], proven
     return content, f"{origin if loaded.main.there or kept else f'rebuilt, with {proved}'}: {why}"
 
 
-def _fitting(name: str, text: load.Text, content: Json, removed: list[str], *, parts: bool) -> Json:
+def _fitting(name: str, text: config_load.Text, content: Json, removed: list[str], *, parts: bool) -> Json:
     """Return the readable entries, of tables of the file, that a broker takes. parts: also valid parts of entries that
     `content` lacks; the parts left out are added to `removed`.
     """
-    found, text = dict[Any, Any](), load.as_proof(name, text)
+    found, text = dict[Any, Any](), config_load.as_proof(name, text)
     tables = {table.member: table for table in KINDS[FILES[name]].tables}
     for member, table in tables.items():
         if not isinstance(rows := text.value.get(member), dict):
             continue
-        if name == load.TIERED and text.open[:1] == (member,):
+        if name == config_load.TIERED and text.open[:1] == (member,):
             rows = without_segment(rows, text.open[1:], len(table.levels))
         rows = with_numbers(rows)
         if table.levels:
@@ -497,9 +504,9 @@ def _is_lower(mine: Any, other: Any) -> bool:
 
 def _add_proven(name: str, content: Json, proven: Proven) -> int:
     """Add topics with their queues, and groups with a retry topic. Return the number of entries added."""
-    if name == load.TOPICS:
+    if name == config_load.TOPICS:
         member, found = TOPIC_CONFIG_TABLE, {topic: proven.topic(topic) for topic in sorted(proven.highest)}
-    elif name == load.GROUPS:
+    elif name == config_load.GROUPS:
         groups = {group_of_topic(queue.topic) for queue in proven.queues} | proven.lost_groups
         member, found = SUBSCRIPTION_GROUP_TABLE, {group: {GROUP_NAME: group} for group in sorted(groups - {""})}
     else:

@@ -82,7 +82,9 @@ def repair_range(
 
 
 def _starts_with_room(data: bytes, named: Mapping[int, ExpectedExt], room: int) -> list[int]:
-    """Return the starts of named units that have room, in order; of two that overlap the one whose bytes exist."""
+    """Return the starts of named units that have room, in order; of two that overlap the one whose bytes exist. room:
+    bytes of `data` that units may use.
+    """
     found: list[int] = []
     for start in sorted(named, key=lambda start: (not _has_unit_at(data, start, named[start]), start)):
         if start + UNIT_BYTES_MIN > room or 0 < start < UNIT_BYTES_MIN:
@@ -279,7 +281,9 @@ def _expected(units: Units, log: CommitLog, levels: tuple[int, ...] | None) -> d
 def _queue_edits(
     entry: DirectoryEntry, ext: MappedFileQueue, expected: Expected, repaired: set[int], lost: Ints, named: list[int]
 ) -> Iterator[Edit]:
-    """Yield edits of units with a wrong address. repaired: those that will be right. named: gets the highest one."""
+    """Yield edits of units of a queue file with a wrong address. repaired: addresses that will be right. named: gets
+    the highest place that is still named.
+    """
     for numbers, units in _addresses(entry):
         gone = rows_of(lost, units["physical_offset"].astype(np.int64))[1]
         codes = dict.fromkeys(numbers[gone].tolist(), _NO_TAGS)

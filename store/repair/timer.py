@@ -203,7 +203,9 @@ def timer_edits(
 
 
 class _PlannedFiles(NamedTuple):
-    """The files after `before`, their entries as they should be, None without a timer log, and the timer's messages."""
+    """The files after the edits `before`, and their entries as they should be. repaired: None without a timer log.
+    records: of the messages that the timer has.
+    """
 
     before: list[Edit]
     files: PredictedTimer

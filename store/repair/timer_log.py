@@ -41,7 +41,9 @@ _ENOUGH_FIELDS = 3
 
 
 class RepairedEntries(NamedTuple):
-    """n entries as they should be, in log order, and whether each changed. torn: positions of those cut off behind."""
+    """n entries as they should be, in log order. units: their bytes. changed: bool[n]. torn: positions of the entries
+    behind them that are cut off.
+    """
 
     position: Ints
     units: Structs

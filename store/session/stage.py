@@ -210,7 +210,9 @@ class _Stager:
         self._unsynced.clear()
 
     def add_database(self, fix: DatabaseFix, edit: Edit) -> None:
-        """Build a RocksDB and journal its files, each before the one that names it. Old ones go to its folder."""
+        """Build a RocksDB and journal its files, each before the one that names it. Old ones go to the session's
+        folder.
+        """
         from ..queues.rocksdb_write import build  # few stores have a RocksDB
 
         folder = self.folder_for(fix.path) / _DATABASE_FOLDER
@@ -262,7 +264,9 @@ class _Stager:
         self.journal.steps.append(step)
 
     def _check_allowed(self, path: Path, *, in_place: bool) -> None:
-        """Check that this user may make the change: half of it leaves no store that starts. Raises Unreadable."""
+        """Check that this user may make the change: a refusal half-way would leave a store that cannot start. Raises
+        Unreadable.
+        """
         if in_place:
             self.files.open(path).close()
             if os.geteuid() not in (0, path.stat().st_uid):

@@ -122,7 +122,9 @@ def session_to_undo(layout: Layout, name: str | None = None) -> Journal | None:
 
 
 def kept_elsewhere(layout: Layout, *, undone: bool = True) -> list[Path]:
-    """Return the journals made with --journal, by the notes in the store. undone: also if all sessions were."""
+    """Return the journals made with --journal, by the notes in the store, which move with it. undone: also journals
+    whose sessions are all undone.
+    """
     found = dict[Path, None]()
     for folder in sessions(layout.root / SESSIONS):
         with suppress(StoreError):
@@ -223,7 +225,9 @@ def undo(
 
 
 def _undo_steps(journal: Journal, files: Files, written: Sequence[str]) -> tuple[str, ...]:
-    """Undo every step, the last first, and verify. Return the `new_times` of `Undone`. written: files that keep one."""
+    """Undo every step, the last first, and verify. Return the `new_times` of `Undone`. written: files that keep their
+    new time.
+    """
     if journal.state is not SessionState.UNDO_INTERRUPTED:
         for database in _changed_databases(journal):
             if database.gone:

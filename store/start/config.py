@@ -37,14 +37,14 @@ from ..settings.generation import has_properties_of_brokers
 from ..settings.parse import misfits, numbers
 from ..settings.read import FILES, TEMPORARY, ConfigFile
 from ..settings.rocksdb import in_force, keeps_databases, stand_ins
-from . import config_load as load
+from . import config_load
 
 Ranges = Mapping[QueueId, tuple[int, int]]
 Undelivered = Callable[[Mapping[int, int]], Mapping[int, int]] | None
 """Delay level → offset passed: the first earlier offset that no broker can have delivered. None: not asked."""
-_OF_STORE = frozenset({load.DELAYS, load.TIMERS, load.TIMER_CHECK})
+_OF_STORE = frozenset({config_load.DELAYS, config_load.TIMERS, config_load.TIMER_CHECK})
 """What the store itself writes, with or without a broker's configuration."""
-_PROVED_BY_FILE = (load.FILTERS, load.ORDER, load.MAPPING, load.MODES, load.TIERED)
+_PROVED_BY_FILE = (config_load.FILTERS, config_load.ORDER, config_load.MAPPING, config_load.MODES, config_load.TIERED)
 """Tables whose entries only their own files prove."""
 _KEYS = ("topic", "group", "queue_id", "delay_level")
 _KEYS_OF_SEGMENT = ("table", "path", "base_offset")
@@ -79,7 +79,7 @@ _NAMED_MAX = 5
 _Key = tuple[Any, ...]
 
 
-def entries_of(name: str, text: load.Text) -> dict[_Key, int]:
+def entries_of(name: str, text: config_load.Text) -> dict[_Key, int]:
     """The readable entries: key → offset, 0 in tables without offsets. The key begins with the table."""
     kind, value = FILES[name], dict(text.value)
     for table in KINDS[kind].tables:
@@ -97,12 +97,14 @@ def entries_of(name: str, text: load.Text) -> dict[_Key, int]:
     return found
 
 
-def delay_progress(layout: Layout, rules: load.ConfigRules) -> dict[int, int] | None:
-    """Delay level → next queue offset to deliver, as a start loads it; empty without delayOffset.json and .bak."""
-    one = load.load_config(layout.config, load.DELAYS, rules)
+def delay_progress(layout: Layout, rules: config_load.ConfigRules) -> dict[int, int] | None:
+    """Delay level → next queue offset to deliver, as a start loads it; empty if neither delayOffset.json nor its .bak
+    is there, None if there is one and none is taken.
+    """
+    one = config_load.load_config(layout.config, config_load.DELAYS, rules)
     if one.taken is None:
         return None if _present(one) else {}
-    return {key[4]: offset for key, offset in entries_of(load.DELAYS, one.taken).items()}
+    return {key[4]: offset for key, offset in entries_of(config_load.DELAYS, one.taken).items()}
 
 
 def lone_position(rows: Mapping[Any, Any]) -> str:
@@ -133,16 +135,16 @@ def _signs(layout: Layout, queues: Ranges) -> tuple[bool, bool]:
     topics = {queue.topic for queue in queues}
     own = any(topic in (CHECKED_TOO_OFTEN, OP_TOPIC) or topic.startswith(DEAD_LETTER_PREFIX) for topic in topics)
     gone = found is None and (own or layout.timer_wheel.exists() or has_properties_of_brokers(layout))
-    return bool(tables), bool(tables - {load.TOPICS}) or found == set() or gone
+    return bool(tables), bool(tables - {config_load.TOPICS}) or found == set() or gone
 
 
 @dataclass(frozen=True)
 class ConfigLoss:
-    """What is proved and the loaded tables lack. ran: a broker has written here. cut: files whose RocksDB did. copies:
-    a whole table without topics is what a broker has before it first copied those of its master.
+    """What is proved and the loaded tables lack. ran: a broker has written its files here. cut: files whose RocksDB has
+    lost entries. copies: a whole table without topics is what a broker has before it first copied those of its master.
     """
 
-    loaded: Mapping[str, load.LoadedConfig]
+    loaded: Mapping[str, config_load.LoadedConfig]
     queues: Ranges
     ran: bool
     undelivered: Undelivered
@@ -152,25 +154,25 @@ class ConfigLoss:
 
     def topics(self) -> tuple[frozenset[str], frozenset[str]]:
         """Topics with messages but no entry: those lost with the table, and those that an intact table lacks."""
-        one = self.loaded[load.TOPICS]
+        one = self.loaded[config_load.TOPICS]
         known = {key[1] for key in self._taken(one)}
         proved = {queue.topic for queue, (first, end) in self.queues.items() if end > first} - known
         missing = frozenset(t for t in proved if not t.startswith(LMQ_PREFIX) and not is_system_topic(t))
         emptied = not self.copies and all(map(is_system_topic, known))
-        lost = one.start is not load.LoadAction.LOADS or emptied or load.TOPICS in self.cut
+        lost = one.start is not config_load.LoadAction.LOADS or emptied or config_load.TOPICS in self.cut
         reported = frozenset() if one.main.unseen else missing
         own = {key[1] for key in self._proved(one)} if one.older_than else ()
         return (reported, frozenset()) if lost else (reported.intersection(own), reported.difference(own))
 
     def groups(self) -> Iterator[str]:
         """Yield groups that offsets, retry topics or the rest of the file name, and the loaded table lacks."""
-        one = self.loaded[load.GROUPS]
+        one = self.loaded[config_load.GROUPS]
         known = {key[2] for key in self._taken(one)}
         own = {key[2] for key in self._proved(one)}
         named = {key[2] for key in self._proved(self._offsets) | self._taken(self._offsets)}
         named |= {group_of_topic(queue.topic) for queue in self.queues}
         proper = {group for group in known if not is_system_group(group)}
-        whole = one.start is load.LoadAction.LOADS and proper
+        whole = one.start is config_load.LoadAction.LOADS and proper
         proved = own | (named if not whole and (self.ran or _present(one)) else set())
         if (not whole or one.older_than) and not one.main.unseen:
             lost = proved - known - {""}
@@ -178,15 +180,15 @@ class ConfigLoss:
 
     def unsettled(self) -> tuple[frozenset[str], frozenset[str]]:
         """Lost topics and lost groups whose own entries cannot be read any more."""
-        topics = {key[1] for key in self._proved(self.loaded[load.TOPICS])}
-        groups = {key[2] for key in self._proved(self.loaded[load.GROUPS])}
+        topics = {key[1] for key in self._proved(self.loaded[config_load.TOPICS])}
+        groups = {key[2] for key in self._proved(self.loaded[config_load.GROUPS])}
         return self.topics()[0] - topics, frozenset(self.groups()) - groups
 
     def positions(self) -> Iterator[LostPosition]:
         """Yield offsets that the loaded table lacks, or has lower."""
         one = self._offsets
         taken = self._taken(one)
-        if one.start is load.LoadAction.LOADS and (taken or one.main.unseen) and not one.older_than:
+        if one.start is config_load.LoadAction.LOADS and (taken or one.main.unseen) and not one.older_than:
             return
         for key, before in sorted(self._proved(one).items(), key=repr):
             _, topic, group, queue_id, _ = key
@@ -198,12 +200,12 @@ class ConfigLoss:
 
     def delays(self) -> Iterator[LostDelay]:
         """Yield delay levels whose queue is read again, or not up to its end."""
-        one = self.loaded[load.DELAYS]
+        one = self.loaded[config_load.DELAYS]
         rest = {key[4]: offset for key, offset in self._proved(one).items()}
         after = {key[4]: offset for key, offset in self._taken(one).items()}
         levels = {queue.queue_id + 1: both for queue, both in self.queues.items() if queue.topic == SCHEDULE_TOPIC}
         begin = {level: min(offset, levels.get(level, (0, 0))[1]) for level, offset in after.items() if offset > 0}
-        known = one.start is load.LoadAction.LOADS and bool(after or one.main.unseen)
+        known = one.start is config_load.LoadAction.LOADS and bool(after or one.main.unseen)
         wholly = not known and _without_table(one) and (self.ran or _present(one))
         # a level does not begin again if no broker can have delivered its first message
         new = {level: first + 1 for level, (first, _) in levels.items() if wholly and level not in rest}
@@ -221,9 +223,9 @@ class ConfigLoss:
         """Yield file and entry of filters, orders, static topics and modes that can be read but are not taken."""
         for name in _PROVED_BY_FILE:
             one = self.loaded.get(name)
-            if one is None or (one.start is load.LoadAction.LOADS and one.main.unseen):
+            if one is None or (one.start is config_load.LoadAction.LOADS and one.main.unseen):
                 continue
-            if one.start is not load.LoadAction.LOADS or not self._taken(one):
+            if one.start is not config_load.LoadAction.LOADS or not self._taken(one):
                 for key in sorted(set(self._proved(one)) - set(self._taken(one)), key=repr):
                     yield name, entry_text(key[1:])
 
@@ -256,31 +258,31 @@ class ConfigLoss:
         """Whether the table of topics is there, and nothing names a group, each of which would have a topic for its
         retries. A broker that was killed early has not written its offsets yet.
         """
-        topics = {key[1] for key in self._taken(self.loaded[load.TOPICS])}
+        topics = {key[1] for key in self._taken(self.loaded[config_load.TOPICS])}
         topics |= {queue.topic for queue in self.queues}
-        known = {key[2] for key in self._taken(self.loaded[load.GROUPS])}
+        known = {key[2] for key in self._taken(self.loaded[config_load.GROUPS])}
         known |= {group_of_topic(topic) for topic in topics}
-        has_topics = self.loaded[load.TOPICS].taken is not None
+        has_topics = self.loaded[config_load.TOPICS].taken is not None
         return has_topics and all(is_system_group(group) for group in known - {""})
 
     @property
-    def _offsets(self) -> load.LoadedConfig:
-        return self.loaded.get(load.LMQ_OFFSETS) or self.loaded[load.OFFSETS]
+    def _offsets(self) -> config_load.LoadedConfig:
+        return self.loaded.get(config_load.LMQ_OFFSETS) or self.loaded[config_load.OFFSETS]
 
-    def entries_taken(self, one: load.LoadedConfig) -> int:
+    def entries_taken(self, one: config_load.LoadedConfig) -> int:
         return len(self._taken(one))
 
-    def _taken(self, one: load.LoadedConfig) -> dict[_Key, int]:
+    def _taken(self, one: config_load.LoadedConfig) -> dict[_Key, int]:
         return self._entries_of_file(one)[0]
 
-    def _proved(self, one: load.LoadedConfig) -> dict[_Key, int]:
+    def _proved(self, one: config_load.LoadedConfig) -> dict[_Key, int]:
         """All entries of file and .bak; of two offsets the higher one."""
         return self._entries_of_file(one)[1]
 
-    def _entries_of_file(self, one: load.LoadedConfig) -> tuple[dict[_Key, int], dict[_Key, int]]:
+    def _entries_of_file(self, one: config_load.LoadedConfig) -> tuple[dict[_Key, int], dict[_Key, int]]:
         """The entries taken and the entries proved, computed once for each file."""
         if one.name not in self._entries:
-            main, backup = (load.as_proof(one.name, text) for text in (one.main, one.backup))
+            main, backup = (config_load.as_proof(one.name, text) for text in (one.main, one.backup))
             taken = own = entries_of(one.name, main)
             if one.taken is not main:
                 taken = entries_of(one.name, one.taken) if one.taken else {}
@@ -291,31 +293,31 @@ class ConfigLoss:
         return self._entries[one.name]
 
 
-def _without_table(one: load.LoadedConfig) -> bool:
+def _without_table(one: config_load.LoadedConfig) -> bool:
     """Whether nothing is taken, or a file whose table has lost its name."""
     return one.taken is None or one.taken.nameless
 
 
-def _tables_not_whole(one: load.LoadedConfig) -> list[str]:
+def _tables_not_whole(one: config_load.LoadedConfig) -> list[str]:
     """Tables that neither file nor .bak has whole, nor a RocksDB in place of both."""
-    texts = [load.as_proof(one.name, text) for text in (one.main, one.backup) if text.there or text.value]
+    texts = [config_load.as_proof(one.name, text) for text in (one.main, one.backup) if text.there or text.value]
     tables = (table for table in KINDS[FILES[one.name]].tables if table.levels and table.member != PULL_OFFSET_TABLE)
     return [table.member for table in tables if not any(_has_whole(text, table) for text in texts)]
 
 
-def _topics_of_groups(one: load.LoadedConfig) -> set[tuple[str, str]]:
+def _topics_of_groups(one: config_load.LoadedConfig) -> set[tuple[str, str]]:
     """(group, topic) of each position, which a broker notes in the same file, before the offsets."""
     noted = one.main.value.get(GROUP_TOPIC_MAP)
     groups = noted.items() if isinstance(noted, dict) else ()
     return {(str(group), str(topic)) for group, topics in groups if isinstance(topics, list) for topic in topics}
 
 
-def _has_whole(text: load.Text, table: JsonTable) -> bool:
+def _has_whole(text: config_load.Text, table: JsonTable) -> bool:
     broken = table.member not in text.value or text.open[:1] == (table.member,)
     return not broken and not next(misfits(table, text.value[table.member]), "")
 
 
-def _present(one: load.LoadedConfig) -> bool:
+def _present(one: config_load.LoadedConfig) -> bool:
     """Whether the file or its .bak exists, even without a byte."""
     return one.main.present or one.backup.present
 
@@ -324,7 +326,7 @@ class ConfigFileStart(NamedTuple):
     """The start with one file. problem: why it is not taken itself, or "". overwritten: the next write destroys it."""
 
     file: str
-    start: load.LoadAction
+    start: config_load.LoadAction
     problem: str
     entries: int
     overwritten: bool
@@ -390,12 +392,12 @@ class ConfigStart(NamedTuple):
 
     @property
     def forgotten(self) -> frozenset[str]:
-        offsets = {file.file for file in self.files} & {load.OFFSETS, load.LMQ_OFFSETS}
+        offsets = {file.file for file in self.files} & {config_load.OFFSETS, config_load.LMQ_OFFSETS}
         named = (
-            (self.lost_topics, {load.TOPICS}),
-            (self.lost_groups, {load.GROUPS}),
+            (self.lost_topics, {config_load.TOPICS}),
+            (self.lost_groups, {config_load.GROUPS}),
             (self.lost_positions, offsets),
-            ([lost for lost in self.lost_delays if not lost.skips], {load.DELAYS}),
+            ([lost for lost in self.lost_delays if not lost.skips], {config_load.DELAYS}),
         )
         found = {name for lost, names in named if lost for name in names}
         return frozenset(found | {name for name, _ in (*self.lost_entries, *self.unnamed, *self.cut_databases)})
@@ -403,7 +405,7 @@ class ConfigStart(NamedTuple):
     @property
     def backups(self) -> tuple[str, ...]:
         """Files whose .bak is taken."""
-        return tuple(file.file for file in self.files if file.start is load.LoadAction.BACKUP)
+        return tuple(file.file for file in self.files if file.start is config_load.LoadAction.BACKUP)
 
     @property
     def sentence(self) -> str:
@@ -443,17 +445,17 @@ def config_start(layout: Layout, profile: Profile, queues: Ranges, undelivered: 
 
 
 def _predicted(layout: Layout, profile: Profile, queues: Ranges, undelivered: Undelivered) -> ConfigStart:
-    rules = load.config_rules(profile)
+    rules = config_load.config_rules(profile)
     with_timer = profile.timer is not None and (layout.timer_wheel.exists() or layout.timer_log.exists())
     names = (*files_in_use(layout, rules.needed), *(rules.needed_by_timer if with_timer else ()))
     passed_over = (*rules.passed_over, *(name for name in rules.if_there if _has_any_version(layout.config, name)))
-    loaded = {name: load.load_config(layout.config, name, rules) for name in (*names, *passed_over)}
-    stored = {name: one for name, one in load.load_databases(layout, rules).items() if name in loaded}
+    loaded = {name: config_load.load_config(layout.config, name, rules) for name in (*names, *passed_over)}
+    stored = {name: one for name, one in config_load.load_databases(layout, rules).items() if name in loaded}
     loaded |= stored
     refused = (
         one.reason
         for name, one in loaded.items()
-        if one.start is load.LoadAction.REFUSES and (name in names or one.main.dies or one.backup.dies)
+        if one.start is config_load.LoadAction.REFUSES and (name in names or one.main.dies or one.backup.dies)
     )
     of_files, of_a_broker = _signs(layout, queues)
     cut, places = _cut_databases(layout, rules), in_force(layout.config, layout.broker_config).databases
@@ -461,9 +463,9 @@ def _predicted(layout: Layout, profile: Profile, queues: Ranges, undelivered: Un
     lost = ConfigLoss(loaded, queues, of_a_broker, undelivered, cut_names, layout.copies_config)
     files = tuple(_file_start(one, lost.entries_taken(one)) for one in loaded.values())
     if with_timer:  # a broker takes the bytes there are, and zeros for others; the timer reports losses
-        exists = (layout.config / load.TIMER_CHECK).exists()
-        start = load.LoadAction.LOADS if exists else load.LoadAction.EMPTY
-        files += (ConfigFileStart(load.TIMER_CHECK, start, "" if exists else "missing", 0, overwritten=False),)
+        exists = (layout.config / config_load.TIMER_CHECK).exists()
+        start = config_load.LoadAction.LOADS if exists else config_load.LoadAction.EMPTY
+        files += (ConfigFileStart(config_load.TIMER_CHECK, start, "" if exists else "missing", 0, overwritten=False),)
     lost_topics, unserved = lost.topics()
     return ConfigStart(
         profile.version,
@@ -477,14 +479,14 @@ def _predicted(layout: Layout, profile: Profile, queues: Ranges, undelivered: Un
         tuple(lost.unknown()),
         bare=not of_a_broker and not of_files,
         unsettled=lost.unsettled(),
-        databases=load.in_databases(layout, rules),
+        databases=config_load.in_databases(layout, rules),
         cut_databases=cut,
         unserved=tuple(sorted(unserved)),
         unread=() if rules.databases else tuple((name, places[name].name) for name in stored),
     )
 
 
-def _cut_databases(layout: Layout, rules: load.ConfigRules) -> tuple[tuple[str, str], ...]:
+def _cut_databases(layout: Layout, rules: config_load.ConfigRules) -> tuple[tuple[str, str], ...]:
     """`ConfigStart.cut_databases`, without databases with which no broker starts."""
     found: list[tuple[str, str]] = []
     places = in_force(layout.config, layout.broker_config).databases if rules.databases else {}
@@ -497,32 +499,36 @@ def _cut_databases(layout: Layout, rules: load.ConfigRules) -> tuple[tuple[str, 
 
 
 def still_lost(before: ConfigStart, layout: Layout, profile: Profile) -> ConfigStart:
-    """`before`, without what is back, though as new. Files made of a RocksDB lack what that had lost."""
-    rules, databases = load.config_rules(profile), in_force(layout.config, layout.broker_config).databases
+    """`before`, without what is back by now (topics and groups come back as new ones). Files made of a RocksDB lack
+    what that had lost.
+    """
+    rules, databases = config_load.config_rules(profile), in_force(layout.config, layout.broker_config).databases
     back, opened = set[tuple[str, tuple[Any, ...]]](), set[str]()
     for file in before.files:
-        if file.file == load.TIMER_CHECK:
+        if file.file == config_load.TIMER_CHECK:
             continue
-        taken = load.load_table(layout, file.file, rules).taken
+        taken = config_load.load_table(layout, file.file, rules).taken
         if taken is not None and file.file in before.databases:
             opened.add(file.file)
         keys = entries_of(file.file, taken) if taken is not None else {}
         back |= {(file.file, key[1:]) for key in keys}
-    offsets = next(iter({file.file for file in before.files} & {load.OFFSETS, load.LMQ_OFFSETS}), load.OFFSETS)
+    offsets = next(
+        iter({file.file for file in before.files} & {config_load.OFFSETS, config_load.LMQ_OFFSETS}), config_load.OFFSETS
+    )
 
     def lacks(name: str, *key: Any) -> bool:
         return (name, key) not in back
 
     return before._replace(
         refuses="",
-        lost_topics=tuple(t for t in before.lost_topics if lacks(load.TOPICS, t, None, None, None)),
-        lost_groups=tuple(g for g in before.lost_groups if lacks(load.GROUPS, None, g, None, None)),
+        lost_topics=tuple(t for t in before.lost_topics if lacks(config_load.TOPICS, t, None, None, None)),
+        lost_groups=tuple(g for g in before.lost_groups if lacks(config_load.GROUPS, None, g, None, None)),
         lost_positions=tuple(
             p
             for p in before.lost_positions
             if lacks(offsets, p.topic, p.group, p.queue_id, None) and lacks(offsets, p.topic, p.group, None, None)
         ),
-        lost_delays=tuple(d for d in before.lost_delays if lacks(load.DELAYS, None, None, None, d.delay_level)),
+        lost_delays=tuple(d for d in before.lost_delays if lacks(config_load.DELAYS, None, None, None, d.delay_level)),
         lost_entries=tuple(
             (name, entry)
             for name, entry in before.lost_entries
@@ -536,7 +542,7 @@ def still_lost(before: ConfigStart, layout: Layout, profile: Profile) -> ConfigS
 def default_settings_text(before: ConfigStart, left: ConfigStart | None) -> str:
     """Text of what is back with default settings, or "". left: not back; a repair completes only a cut RocksDB."""
     completed = {name for name, _ in before.cut_databases} if left is not None else set()
-    both = zip(before.unsettled, (load.TOPICS, load.GROUPS), strict=True)
+    both = zip(before.unsettled, (config_load.TOPICS, config_load.GROUPS), strict=True)
     topics, groups = (lost if name in completed or name not in before.databases else frozenset() for lost, name in both)
     if left is not None:
         topics, groups = topics - set(left.lost_topics), groups - set(left.lost_groups)
@@ -548,20 +554,20 @@ def default_settings_text(before: ConfigStart, left: ConfigStart | None) -> str:
 def files_in_use(layout: Layout, needed: tuple[str, ...]) -> tuple[str, ...]:
     """The files that a broker version loads. With LMQs, offsets have their own file, unless in a RocksDB."""
     config = layout.broker_config
-    if load.OFFSETS in stand_ins(layout.config, config) or keeps_databases(layout):
+    if config_load.OFFSETS in stand_ins(layout.config, config) or keeps_databases(layout):
         return needed
     lmq = config.get_bool("enableLmq")
     if "enableLmq" not in config:
-        plain, own = (_has_any_version(layout.config, name) for name in (load.OFFSETS, load.LMQ_OFFSETS))
+        plain, own = (_has_any_version(layout.config, name) for name in (config_load.OFFSETS, config_load.LMQ_OFFSETS))
         lmq = own and not plain
-    return tuple(load.LMQ_OFFSETS if lmq and name == load.OFFSETS else name for name in needed)
+    return tuple(config_load.LMQ_OFFSETS if lmq and name == config_load.OFFSETS else name for name in needed)
 
 
 def _has_any_version(directory: Path, name: str) -> bool:
     return any((directory / (name + end)).exists() for end in ("", BACKUP, TEMPORARY))
 
 
-def _file_start(one: load.LoadedConfig, entries: int) -> ConfigFileStart:
+def _file_start(one: config_load.LoadedConfig, entries: int) -> ConfigFileStart:
     has_content = one.main.there or bool(one.main.value)
-    overwritten = has_content and one.start in (load.LoadAction.BACKUP, load.LoadAction.EMPTY)
+    overwritten = has_content and one.start in (config_load.LoadAction.BACKUP, config_load.LoadAction.EMPTY)
     return ConfigFileStart(one.name, one.start, one.main.problem, entries, overwritten)

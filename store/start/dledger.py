@@ -45,7 +45,9 @@ _WALKED_FILES = 3
 
 
 class DledgerEntries(NamedTuple):
-    """Consecutive entries of one file: its log position, bytes of it where they begin, int64[n], and their heads."""
+    """Consecutive entries of one file. file_start: log position of the file. starts: bytes of the file where they
+    begin, int64[n]. heads: of the entries.
+    """
 
     file_start: int
     starts: Ints

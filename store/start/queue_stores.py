@@ -407,7 +407,9 @@ class DatabaseDispatch:
     def __init__(
         self, stores: QueueStores, database: DatabaseState, how: Dispatching, version: str, *, tells: bool
     ) -> None:
-        """how: the broker's, for queues in files. tells: messages are announced to LMQs (enableMultiDispatch)."""
+        """how: the broker's, for queues in files. tells: messages are announced to LMQs (enableMultiDispatch), even if
+        these get no units.
+        """
         self._database, self._stores = database, stores
         # the database selects by topic, not by name of the LMQ
         self._how = how._replace(slash_names=True, lite_only=False)

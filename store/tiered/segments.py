@@ -201,6 +201,7 @@ class SegmentSpan:
         self._latest_s: int | None = None
 
     def add(self, part: SegmentItems) -> None:
+        """Add a window."""
         latest_s = int(part.items["time_diff"].max())
         self._latest_s = latest_s if self._latest_s is None else max(latest_s, self._latest_s)
         self._count += len(part.number)

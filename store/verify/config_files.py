@@ -34,7 +34,7 @@ from ..settings.generation import databases_are_newer
 from ..settings.parse import is_int
 from ..settings.read import FILES, TEMPORARY, ConfigFile, backup_note, read_if_there
 from ..settings.rocksdb import ConfigForm, InForce, in_force, read_entries
-from ..start import config_load as load
+from ..start import config_load
 from ..start.config import ConfigFileStart, ConfigStart, config_start, files_in_use
 from .context import VerifyContext, need_whole
 from .queue_state import queue_bounds
@@ -71,7 +71,7 @@ class ConfigTables:
     problems: dict[str, StoreError] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, layout: Layout, rules: load.ConfigRules) -> ConfigTables:
+    def read(cls, layout: Layout, rules: config_load.ConfigRules) -> ConfigTables:
         """Read the `config` directory of a store; empty if it is missing. Raise Unreadable."""
         directory, force = layout.config, in_force(layout.config, layout.broker_config)
         if force.databases and not rules.databases and not databases_are_newer(layout):
@@ -127,7 +127,7 @@ def _read(path: Path, kind: str) -> ConfigFile | None:
 
 def config_tables(context: VerifyContext) -> ConfigTables:
     """Return the tables of this run, read once."""
-    rules = load.config_rules(context.profile)
+    rules = config_load.config_rules(context.profile)
     return context.kept("config tables", lambda: ConfigTables.read(context.store.layout, rules))
 
 
@@ -164,13 +164,13 @@ _VERSIONS_APART = 100
 _ONLY_USED_SINCE = "5.4"
 _VERSIONED = ("topics", "subscriptionGroups")
 _ASIDE = "mv {path} {aside}"
-_RENAMED = load.TIMERS + TEMPORARY
+_RENAMED = config_load.TIMERS + TEMPORARY
 
 
 def _is_checked(name: str) -> bool:
     """Return whether I-140 and I-141 check a file: statistics have I-134, other syntaxes than JSON no .bak."""
     kind = KINDS[FILES[name]]
-    return name not in load.STATISTICS and kind.syntax is Syntax.JSON
+    return name not in config_load.STATISTICS and kind.syntax is Syntax.JSON
 
 
 @before("I-140")
@@ -276,7 +276,7 @@ def _report_a_guess(context: VerifyContext, tables: ConfigTables) -> None:
     in a RocksDB reads databases (spec 05, 5.4), one before 5.3 files.
     """
     force = tables.force
-    if force.sure or context.store.layout.queues_for_rocksdb or not load.config_rules(context.profile).databases:
+    if force.sure or context.store.layout.queues_for_rocksdb or not config_load.config_rules(context.profile).databases:
         return
     names = ", ".join(sorted({path.name for path in force.databases.values()}))
     others = ", ".join(force.others) or "files of JSON"
@@ -289,7 +289,7 @@ def _report_a_guess(context: VerifyContext, tables: ConfigTables) -> None:
 
 def _families(context: VerifyContext, tables: ConfigTables, name: str) -> frozenset[str]:
     """Return the column families that a broker of the store's version makes in a database."""
-    if not load.config_rules(context.profile).databases:
+    if not config_load.config_rules(context.profile).databases:
         return frozenset()
     if tables.force.form is not ConfigForm.SEPARATE:
         return frozenset({"default"})
@@ -307,10 +307,10 @@ def _is_lost(context: VerifyContext, name: str) -> bool:
 
 def _imported_file(context: VerifyContext, name: str) -> str:
     """Return the file that a start imports into a database that is gone, "" if it imports none."""
-    layout, rules = context.store.layout, load.config_rules(context.profile)
+    layout, rules = context.store.layout, config_load.config_rules(context.profile)
     for file, path in config_tables(context).force.databases.items():
-        taken = path.name == name and load.load_table(layout, file, rules).start is load.LoadAction.LOADS
-        if taken and file not in load.in_databases(layout, rules):
+        taken = path.name == name and config_load.load_table(layout, file, rules).start is config_load.LoadAction.LOADS
+        if taken and file not in config_load.in_databases(layout, rules):
             return f"{layout.config.name}/{file}"
     return ""
 
@@ -342,7 +342,7 @@ def used_topics(context: VerifyContext, known: Collection[str]) -> frozenset[str
     if context.profile.dispatch.any_queue:
         bare = {topic for topic in bare if has_own_records(store, topic)}
     if bare and _newest_topic(context) not in bare:
-        gone_with_topic = load.config_rules(context.profile).positions_go_with_topic
+        gone_with_topic = config_load.config_rules(context.profile).positions_go_with_topic
         rows = config_tables(context).entries("consumer_offset") if gone_with_topic else ()
         bare &= {row.values["topic"] for row in rows if row.values.get("table") == OFFSET_TABLE}
     return frozenset(bare)
@@ -377,9 +377,9 @@ def a_broker_takes_each_table(context: VerifyContext) -> None:
     for file in start.files:
         there = main.get(file.file)
         unreadable = there is not None and there.problem is not None  # I-140 and I-141 report it
-        if file.start is load.LoadAction.LOADS or file.file == load.TIMER_CHECK or unreadable:
+        if file.start is config_load.LoadAction.LOADS or file.file == config_load.TIMER_CHECK or unreadable:
             continue
-        if file.start is load.LoadAction.EMPTY and file.file in start.databases:
+        if file.start is config_load.LoadAction.EMPTY and file.file in start.databases:
             continue
         if fault := _fault_of(file, start, missing=there is None):
             text, severity = fault
@@ -401,12 +401,12 @@ def _fault_of(file: ConfigFileStart, start: ConfigStart, *, missing: bool) -> tu
     """Return (what a start does with a file that it does not load, how bad that is), None for nothing to report."""
     what = "is missing" if missing else f"is not accepted: {file.problem}"
     lost = file.file in start.forgotten and not start.bare
-    if file.start is load.LoadAction.REFUSES:
+    if file.start is config_load.LoadAction.REFUSES:
         asked = file.file not in start.databases
         backup = ", and its .bak is not accepted either" if asked else ""
         return f"{what}{backup}: the broker does not start", Severity.FATAL
-    harmless = Severity.INFO if file.file in load.STATISTICS else Severity.WARNING
-    if file.start is load.LoadAction.BACKUP:
+    harmless = Severity.INFO if file.file in config_load.STATISTICS else Severity.WARNING
+    if file.start is config_load.LoadAction.BACKUP:
         more = ", which is older: entries are lost" if lost else ""
         return f"{what}; a broker reads its .bak{more}", Severity.ERROR if lost else harmless
     if lost:
@@ -425,6 +425,6 @@ def positions_of_transactions(context: VerifyContext) -> None:
 
     queues = transaction_queues(store)
     for text in queues.told(stored_positions(store)) if queues else ():
-        database = in_force(store.layout.config, store.config).databases.get(load.OFFSETS)
-        path = database or store.layout.config / files_in_use(store.layout, (load.OFFSETS,))[0]
+        database = in_force(store.layout.config, store.config).databases.get(config_load.OFFSETS)
+        path = database or store.layout.config / files_in_use(store.layout, (config_load.OFFSETS,))[0]
         context.findings.add("I-189", path, text, repair="" if database else None)

@@ -228,7 +228,9 @@ class VerifyContext:
 
     @cached_property
     def uncommitted(self) -> int | None:
-        """The answer of `uncommitted_from`."""
+        """`uncommitted_from` this store: where records begin that a DLedger group has not committed; None without a
+        group of several nodes.
+        """
         from ..inspect.description import uncommitted_from
 
         return uncommitted_from(self.store)

@@ -326,7 +326,9 @@ def lmq_queues(context: VerifyContext, records: Records) -> None:
 
 @after("I-048")
 def undispatchable_records(context: VerifyContext) -> None:
-    """Parts of the log with a finding would be read again (`Mergeable`)."""
+    """Report, at the end, records with unreadable LMQs: a part of the log with a finding would be read again
+    (`Mergeable`).
+    """
     for position, size, text, more in collected(context, _UNDISPATCHABLE):
         context.log_finding("I-048", position, size, text, **more)
 

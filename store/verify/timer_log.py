@@ -184,6 +184,7 @@ class TimerFiles:
 
     @property
     def has_check(self) -> bool:
+        """Whether `timercheck` exists."""
         return self.check_path.exists()
 
     @cached_property

@@ -222,7 +222,9 @@ def _report_outside(context: VerifyContext, rows: Flags, why: str, **more: Any) 
 
 
 class Counts(NamedTuple):
-    """By slot in use: messages and cancels in its chain. wrong: `num` differs; usual: after a crash it may."""
+    """By slot in use: messages and cancels in its chain. wrong: `num` differs from them; usual: a start after a crash
+    leaves it so.
+    """
 
     adds: Ints
     deletes: Ints
