@@ -87,7 +87,7 @@ def _group_lines(found: Recovery) -> list[str]:
             "Tombstones, fillers and separators make this log differ from those of the other nodes for ever: DLedger",
             "does not compare these records, and a node that is elected sends its own to nodes that lack them.",
         ]
-    if better_cut(found) or cut:
+    if filled or cut:
         lines += [
             "",
             "The leader sends again what follows the end of this log, if the leader's log still reaches back to there:",

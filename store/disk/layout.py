@@ -168,8 +168,8 @@ class Layout:
 
     @property
     def copies_config(self) -> bool:
-        """The broker copies topics, groups and positions from its master, every 10 s, or from the leader it follows."""
-        return self.broker_config.is_slave or self.has_peers
+        """The broker copies topics, groups and positions from its master. A node of a DLedger group may lead itself."""
+        return self.broker_config.is_slave and self.dledger is None
 
     @property
     def master(self) -> str:

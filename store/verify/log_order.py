@@ -32,7 +32,7 @@ from .register import after, of_records
 _QUEUES = 1 << 16
 """Queue numbers from this one on are not checked: a damaged number must not take memory."""
 _UNKNOWN = -1
-_LOCK_WAIT_MS = 100
+_LOCK_WAIT_MS = 1000
 """A DLedger broker takes the time of a record before it waits for the lock of the log."""
 
 

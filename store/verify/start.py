@@ -167,11 +167,12 @@ def findings_of_start(found: Recovery) -> Iterator[Finding]:
 
 
 def better_cut(found: Recovery) -> bool:
-    """Whether the plan makes the log of one of several DLedger nodes differ from the others for ever, and a cut would
-    not.
+    """Whether the plan makes the log of one of several DLedger nodes differ from the others for ever, where a start
+    cuts it and the leader sends the rest again.
     """
     plan = found.plan if found.options.policy == "keep" and found.layout.has_peers else None
-    return plan is not None and bool(plan.fills or plan.cut) and found.prediction.starts and not found.interrupted
+    start, cuts = found.prediction, plan is not None and bool(plan.fills or plan.cut)
+    return cuts and start.starts and start.lost.messages > 0 and not found.interrupted
 
 
 def _without_record(plan: Plan) -> int:

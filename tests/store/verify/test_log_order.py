@@ -86,8 +86,8 @@ def test_a_time_that_falls_is_told_where_it_does(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "earlier_ms", "severity"),
     [
-        ("5.3.3-dledger", 99, Severity.INFO),
-        ("5.3.3-dledger", 100, Severity.WARNING),
+        ("5.3.3-dledger", 999, Severity.INFO),
+        ("5.3.3-dledger", 1000, Severity.WARNING),
         ("5.3.3-clean", 1, Severity.WARNING),
     ],
 )
