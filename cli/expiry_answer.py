@@ -84,12 +84,12 @@ def print_expiry(stores: list[str], expiring: ExpiryOptions, common: Common) -> 
             found = forecast(store, disk, now_ms, until_ms, last_ms)
             losses = losing(store, found.going)
             notes = [*found.rules.notes, *losses.notes]
-            waiting = undelivered(store, found.going, now_ms, notes.append)
+            waiting = undelivered(store, found.going, now_ms, notes.append, losses.unknown.append)
         groups = losses.rows
         for note in notes:
             common.warn(f"{root}: {note}")
         for note in losses.unknown:
-            common.warn(f"{root}: {note}: it is not known which groups lose messages")
+            common.warn(f"{root}: {note}: it is not known what else goes unread or undelivered")
         fails = found.refuses_ms is not None or found.rules.failing_hour is not None
         bad = bad or fails or bool(groups or waiting or losses.unknown)
         records.append({"type": "expiry", "store": root, **found.to_json()})
@@ -185,8 +185,8 @@ def _delayed_text(row: Mapping[str, Any], utc: bool) -> Iterator[str]:
     level = row["delay_level"]
     messages = counted(row["messages"], "timed message" if level is None else "message", form=",")
     of_level = "" if level is None else f" of delay level {level}"
-    first, due = (time_text(row[name], utc) for name in ("first_timestamp", "deliver_timestamp"))
-    yield f"  {messages}{of_level} deleted undelivered, from {first} on; the last would be due {due}"
+    first, last = (time_text(row[name], utc) for name in ("first_timestamp", "next_timestamp"))
+    yield f"  {messages}{of_level} deleted undelivered, from {first} on; a broker would read the last at {last}"
 
 
 def _file_text(row: Mapping[str, Any], utc: bool) -> Iterator[str]:

@@ -489,7 +489,7 @@ def wheel_of(
             return _after_start(outcome, store, now_ms)
         why = f"a broker does not start on this store ({outcome.refusal.reason})"
     note(f"timers: {why}: the timer files are shown as they are now")
-    return _from_files(store, now_ms)
+    return wheel_on_disk(store, now_ms)
 
 
 def _after_start(outcome: Outcome, store: StoreReader, now_ms: int) -> WheelPosition:
@@ -510,7 +510,8 @@ def _after_start(outcome: Outcome, store: StoreReader, now_ms: int) -> WheelPosi
     return wheel
 
 
-def _from_files(store: StoreReader, now_ms: int) -> WheelPosition:
+def wheel_on_disk(store: StoreReader, now_ms: int) -> WheelPosition:
+    """Return the wheel as its files lie, for a broker that reads from `now_ms` on. Raises Unreadable."""
     layout = store.layout
     ticks = Ticks.of_store(store.layout)
     check = read_timer_check(layout.config / TIMER_CHECK) or TimerCheck()

@@ -21,10 +21,12 @@ import numpy as np
 from ...formats.derive.ragged import Ints
 from ...formats.timer_check import FILE as TIMER_CHECK
 from ..broker.snapshot import list_entries
+from ..broker.system_topics import TIMER_TOPIC
 from ..counted import counted
-from ..disk.checkpoint import read_timer_check
+from ..disk.checkpoint import TimerCheck, read_timer_check
 from ..errors import StoreError
 from ..log.commit_log import RecordPlaces, batches
+from ..queues.units import is_valid
 from ..search.queue_search import note_loss_in
 from ..search.store import Note, StoreReader, silent
 from ..settings.rocksdb import TimersKept, timers_kept
@@ -43,6 +45,7 @@ from .timer_records import (
     facts_of,
     timer_records,
     wheel_of,
+    wheel_on_disk,
 )
 
 if TYPE_CHECKING:
@@ -263,14 +266,7 @@ def timers(
     if records is None and not store.layout.timer_wheel.exists() and kept is None:
         return Timers(now_ms, live=store.in_use)
     wheel = wheel_of(store, now_ms, note, started, version)
-    chained = entries_of(store, wheel)
-    if chained.cut:
-        leads = counted(chained.cut, "slot of the wheel leads", "slots of the wheel lead")
-        note(f"timers: {leads} to a place without an entry")
-    if chained.stuck_ms is not None:
-        note(f"timers: {_STUCK}")
-    if kept is not None:
-        wheel, chained = with_database(wheel, chained, kept, now_ms, note)
+    wheel, chained = _led_to(store, wheel, kept, now_ms, note, note)
     found = Timers(now_ms, wheel.read_ms, wheel.queue_offset, live=store.in_use)
     found.engine = Engine.WHEEL if kept is None else Engine.ROCKSDB
     if records is not None:
@@ -288,20 +284,56 @@ def timers(
     return found
 
 
-def waiting_in_wheel(store: StoreReader, now_ms: int, note: Note) -> tuple[Ints, Ints]:
-    """Return, by wheel or RocksDB, the log positions of timer messages that wait, each once, and when a broker reads
-    them next. Raises Unreadable.
-    """
-    kept = in_database(store, note)
-    if not store.layout.timer_wheel.exists() and kept is None:
-        return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    wheel = wheel_of(store, now_ms, note)
+def _led_to(
+    store: StoreReader, wheel: WheelPosition, kept: TimersKept | None, now_ms: int, note: Note, lacks: Note
+) -> tuple[WheelPosition, Chained]:
+    """Return where a broker continues, and what leads to messages. lacks: gets why more may wait. Raises Unreadable."""
     chained = entries_of(store, wheel)
-    if kept is not None and not kept.unread:
-        wheel, chained = with_database(wheel, chained, kept, now_ms, note)
-    waits = (chained.fires_ms != NOWHERE) & ~chained.entries.deletes
-    position, rows = np.unique(chained.entries.offset_py[waits], return_index=True)
-    return position, chained.fires_ms[waits][rows]
+    if chained.cut:
+        leads = counted(chained.cut, "slot of the wheel leads", "slots of the wheel lead")
+        lacks(f"timers: {leads} to a place without an entry")
+    if chained.stuck_ms is not None:
+        lacks(f"timers: {_STUCK}")
+    if kept is None or kept.unread:
+        return wheel, chained
+    return with_database(wheel, chained, kept, now_ms, note)
+
+
+class InWheel(NamedTuple):
+    """Log positions of timer messages. position: those that wait by wheel or RocksDB, each once; next_ms: when a broker
+    reads each next. unread: those of the timer topic that the timer has not read yet.
+    """
+
+    position: Ints
+    next_ms: Ints
+    unread: Ints
+
+
+def waiting_in_wheel(store: StoreReader, now_ms: int, note: Note, lacks: Note) -> InWheel:
+    """Return what waits by the files as they lie; neither a start nor the log is asked. lacks: see `_led_to`. Raises
+    Unreadable.
+    """
+    kept = in_database(store, lacks if store.config.get_bool(OPTION) else note)  # with the option it notes losses
+    wheel, chained = _led_to(store, wheel_on_disk(store, now_ms), kept, now_ms, note, lacks)
+    entries, next_ms = chained.entries, chained.fires_ms
+    check = read_timer_check(store.layout.config / TIMER_CHECK) or TimerCheck()
+    apart = (next_ms == NOWHERE) & (entries.tick_ms >= wheel.read_ms)
+    filed = apart & (entries.position >= check.last_timer_log_flush_pos)  # a start puts these into the wheel
+    next_ms = np.where(filed, entries.tick_ms, next_ms)
+    lost = int((apart & ~filed & ~entries.deletes).sum())
+    if lost and not store.in_use:  # a broker has filed more since the wheel was read
+        lacks(f"timers: no chain of the wheel leads to {counted(lost, 'entry', 'entries')} of the timer log")
+    waits = (next_ms != NOWHERE) & ~entries.deletes
+    position, rows = np.unique(entries.offset_py[waits], return_index=True)
+    again = wheel.in_rocksdb and wheel.queue_offset > 0  # then the message that was read last is read again
+    unread = [np.zeros(0, np.int64)]
+    for directory in store.queues.of_topic(TIMER_TOPIC):
+        with store.queues.open(TIMER_TOPIC, directory.queue_id) as queue:
+            ends = store.queue_summary(queue)
+            for _, units in queue.units(max(wheel.queue_offset + again, ends.min_offset), ends.max_offset):
+                unread.append(units["physical_offset"].astype(np.int64)[is_valid(units)])
+    every = np.concatenate(unread)
+    return InWheel(position, next_ms[waits][rows], every[~np.isin(every, entries.offset_py)])
 
 
 def delivered_again(delivered: DeliveredTimers, now_ms: int, started: Outcome, unread_at: int) -> list[Timer]:
@@ -490,7 +522,8 @@ def with_database(
     entries, count = chained.entries, len(kept.due_ms)
     waits = int(((chained.fires_ms != NOWHERE) & ~entries.deletes).sum())
     if waits:
-        note(f"timers: {counted(waits, 'entry')} of the wheel, from before the change to RocksDB, still waiting, too")
+        left = counted(waits, "entry", "entries")
+        note(f"timers: {left} of the wheel, from before the change to RocksDB, still waiting, too")
     nothing = np.zeros(count, np.int64)
     position = entries.end + np.arange(count, dtype=np.int64)
     none_before = np.full(count, NOWHERE, np.int64)

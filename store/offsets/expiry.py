@@ -25,6 +25,7 @@ from ...formats.broker_properties import FILE as BROKER_PROPERTIES
 from ...formats.hashing import java_integer
 from ...formats.index_file import ITEM
 from ...formats.quick import UNIT_BYTES
+from ..counted import counted
 from ..disk.broker_conf import LARGEST_FILE_BYTES, BrokerConfig
 from ..disk.compressed import read_regular
 from ..disk.file_queue import MappedFile
@@ -530,31 +531,37 @@ def _batches(store: StoreReader, queue: QueueSummary, first: int, boundary: int)
 
 class Undelivered(NamedTuple):
     """Waiting messages that are deleted before they are due. delay_level: None for timed messages. first_timestamp: of
-    the first loss. deliver_timestamp: when the last one would be due.
+    the first loss. next_timestamp: when a broker would read the last one next, to deliver it or store it again.
     """
 
     delay_level: int | None
     messages: int
     first_timestamp: int
-    deliver_timestamp: int
+    next_timestamp: int
 
 
-def undelivered(store: StoreReader, going: Sequence[ExpiringFile], now_ms: int, note: Note) -> list[Undelivered]:
+def undelivered(
+    store: StoreReader, going: Sequence[ExpiringFile], now_ms: int, note: Note, lacks: Note
+) -> list[Undelivered]:
     """What brokers lose of delay levels and timers: they read a record once its time has come. By units and entries,
-    without the log: also what will be cancelled, not what the timer has not read yet. A timed message that is stored
-    again before is not lost. Raises Unreadable.
+    without the log: also what will be cancelled. A timed message that is stored again before is not lost. lacks: gets
+    why it may be more. Raises Unreadable.
     """
     if not going:
         return []
     goes, begins = np.array([(one.goes_ms, one.file.start) for one in going], np.int64).T
     end = going[-1].file.start + going[-1].file.size
     found: dict[int | None, Undelivered] = {}
-    for level, position, due in (*waiting_of_levels(store, now_ms), (None, *waiting_in_wheel(store, now_ms, note))):
+    timed = waiting_in_wheel(store, now_ms, note, lacks)
+    for level, position, due in (*waiting_of_levels(store, now_ms), (None, timed.position, timed.next_ms)):
         inside = (position >= begins[0]) & (position < end)
         gone = goes[np.searchsorted(begins, position[inside], "right") - 1]
         late = due[inside] > gone
         if late.any():
             known = found.get(level, Undelivered(level, 0, int(gone[late].min()), 0))  # files go in their order
-            last = max(known.deliver_timestamp, int(due[inside][late].max()))
-            found[level] = known._replace(messages=known.messages + int(late.sum()), deliver_timestamp=last)
+            last = max(known.next_timestamp, int(due[inside][late].max()))
+            found[level] = known._replace(messages=known.messages + int(late.sum()), next_timestamp=last)
+    unread = int(((timed.unread >= begins[0]) & (timed.unread < end)).sum())
+    if unread:
+        lacks(f"the timer has still to read {counted(unread, 'message', form=',')}")
     return list(found.values())

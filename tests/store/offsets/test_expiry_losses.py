@@ -12,6 +12,7 @@ from mqstore.store.offsets.lag import behind_log
 from mqstore.store.search.find import find
 from mqstore.store.search.selection import Selection
 from mqstore.store.search.store import StoreReader, silent
+from mqstore.store.start import simulate
 
 from ... import stores
 
@@ -43,6 +44,21 @@ def test_messages_before_the_boundary_are_lost(name: str, topic: str, share: flo
         assert share < 1 or row.messages == row.unread
 
 
+Waiting = dict[int | None, int]
+
+
+def waiting(root: Path, after_ms: int = 0) -> tuple[Waiting, list[str]]:
+    """What brokers lose if the whole log goes some time after its newest record, and why it may be more."""
+    lacks: list[str] = []
+    with StoreReader(root) as store:
+        now_ms = store.log_end.store_timestamp or 0
+        going = ExpiringFile(LogFile("f", 0, store.log_end.position, 0), 0, now_ms + after_ms, Why.TIME, now_ms)
+        found = undelivered(store, [going], now_ms, silent, lacks.append)
+        assert not undelivered(store, [going._replace(file=LogFile("f", 0, 0, 0))], now_ms, silent, silent)
+    assert all(row.first_timestamp == going.goes_ms < row.next_timestamp for row in found)
+    return {row.delay_level: row.messages for row in found}, lacks
+
+
 @pytest.mark.parametrize(
     ("name", "after_ms", "wanted"),
     [
@@ -52,16 +68,37 @@ def test_messages_before_the_boundary_are_lost(name: str, topic: str, share: flo
         ("5.3.3-timer-clean", 172_781_000, {}),
     ],
 )
-def test_what_waits_and_is_due_after_its_file_goes(
-    name: str, after_ms: int, wanted: dict[int | None, int], tmp_path: Path
-) -> None:
-    with StoreReader(stores.unpack(name, tmp_path)) as store:
-        now_ms = store.log_end.store_timestamp or 0
-        going = ExpiringFile(LogFile("f", 0, store.log_end.position, 0), 0, now_ms + after_ms, Why.TIME, now_ms)
-        found = undelivered(store, [going], now_ms, silent)
-        assert not undelivered(store, [going._replace(file=LogFile("f", 0, 0, 0))], now_ms, silent)
-    assert {row.delay_level: row.messages for row in found} == wanted
-    assert all(row.first_timestamp == going.goes_ms < row.deliver_timestamp for row in found)
+def test_what_waits_and_is_due_after_its_file_goes(name: str, after_ms: int, wanted: Waiting, tmp_path: Path) -> None:
+    assert waiting(stores.unpack(name, tmp_path), after_ms) == (wanted, [])
+
+
+def test_what_the_timer_has_not_read_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a kill the wheel lacks what the end of the timer log has; no start is simulated for that."""
+    monkeypatch.setattr(simulate, "simulate", None)
+    root = stores.unpack("5.3.3-timer-killed", tmp_path)
+    assert waiting(root) == ({None: 166}, ["the timer has still to read 12 messages"])
+
+
+@pytest.mark.parametrize(
+    ("without", "wanted"),
+    [
+        ("timerwheel", "timers: no chain of the wheel leads to 22 entries of the timer log"),
+        ("timerlog", "timers: a wheel slot leads into a loop or beyond the end of the timer log"),
+    ],
+)
+def test_what_timer_files_lack_is_said(without: str, wanted: str, tmp_path: Path) -> None:
+    root = stores.unpack("5.3.3-timer-clean", tmp_path)
+    path = root / without
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    found, (why, *_) = waiting(root)
+    assert why.startswith(wanted), (found, why)
+
+
+def test_timers_in_a_database_that_cannot_be_read_may_be_lost(tmp_path: Path) -> None:
+    root = stores.unpack("5.5.1-rocks-timer", tmp_path)
+    assert waiting(root) == ({None: 19}, [])
+    (root / "rocksdbstore" / "CURRENT").unlink()
+    assert waiting(root) == ({}, ["the timer has still to read 37 messages"])
 
 
 def lost(root: Path) -> Losses:
