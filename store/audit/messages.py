@@ -439,10 +439,14 @@ class _PendingMessages:
             yield found
 
 
+_IN_FRONT = 1 << 12
+"""So many numbers in front of a message's queue offset its unit is looked for, if it is not behind."""
+
+
 def _elsewhere(queue: StartedQueue, messages: Messages, wrong: Flags) -> Ints:
     """Return where `wrong` messages have their unit: 1 behind their queue offset, -1 in front, 0 nowhere: int64[n]."""
     found = np.zeros(len(wrong), np.int64)
-    for near in (0, 1 << 12):
+    for near in (0, _IN_FRONT):
         if len(rows := np.flatnonzero(wrong & (found == 0))):
             from ..queues.start_rocksdb import queue_offsets
 
