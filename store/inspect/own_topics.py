@@ -193,22 +193,26 @@ _CLUSTER, _IN_ROCKSDB = "brokerClusterName", "transRocksDBEnable"
 
 def not_read(store: StoreReader, place: str) -> str:
     """Return why a broker never goes on with what waits in a place: kvStore, rocksdbstore (transactions), or a revive
-    topic; "" if it does, or if version and options leave that open.
+    topic; "" if it does, if version and options leave that open, or for a slave, whose master goes on with it.
     """
     version, config = store.layout.version_named or store.generation.candidates[-1], store.config
     profile = profile_of(version)
+    if config.is_slave:
+        return ""
     if place.startswith(REVIVE_TOPIC):
-        cluster, option = config.get(_CLUSTER, place.removeprefix(REVIVE_TOPIC)), ""
-        known, what = profile.timer is not None, "check points"
-        if known and REVIVE_TOPIC + cluster != place:
-            return f"with {_CLUSTER}={cluster} a broker reads {REVIVE_TOPIC}{cluster}, not {place}"
-    elif place == KV_STORE:
-        known, what, option = profile.database is not None, "messages", KV_OPTION
+        known, what, cluster = profile.timer is not None, "check points", config.get(_CLUSTER)
+        read = cluster is None or REVIVE_TOPIC + cluster == place
+        why = f"with {_CLUSTER}={cluster} a broker reads {REVIVE_TOPIC}{cluster}, not {place}"
     else:
         known, what, option = writer_profile(version).rocksdb_store, "transactions", _IN_ROCKSDB
+        if place == KV_STORE:
+            known, what, option = profile.database is not None, "messages", KV_OPTION
+        read, why = config.get_bool(option, True), f"without {option} no broker reads {what} in {place}"
     if not known:
-        return f"{version} reads no {what} in {place}"
-    return "" if not option or config.get_bool(option, True) else f"without {option} no broker reads {what} in {place}"
+        why = f"{version} reads no {what} in {place}"
+    if known and read:
+        return ""
+    return why if is_next(store) else f"{why}; the broker that runs may be another, or have other options"
 
 
 def scanned(store: StoreReader, topic: str, behind: int | None = None) -> Iterator[Batch]:

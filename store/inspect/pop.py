@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cache, partial
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -411,14 +412,14 @@ def _tell(store: StoreReader, rows: list[Popped], records: PopRecords, progress:
     for row in rows:
         row.again = not row.broker_name and row.place in again
     points: dict[int | None, CheckPoint] = {point.position: point for point in records.every}
-    stays = _stay_in_the_timer(store, records, now_ms)
+    stays, unread = _stay_in_the_timer(store, records, now_ms), cache(partial(not_read, store))
     for row in (row for row in rows if row.state is not PopState.ACKED):
         point, read, blocked = points.get(row.check_point), False, ""
         if point is not None:
             read, blocked = _is_read(point, progress), _why_blocked(store, point, records, progress)
         place, never = KV_STORE if point is None else point.topic, stays.get(row.check_point, "")
         if not read and row.position is not None:
-            never = not_read(store, place) or never
+            never = unread(place) or never
         row.state, row.reason = _state(row, now_ms, read, blocked, never)
     return again
 

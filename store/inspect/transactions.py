@@ -152,6 +152,9 @@ def transactions(store: StoreReader, note: Note) -> Transactions:
         row.asked_again = row.state is TransactionState.COMMITTED and at.ask(row.offsets, ops.decided)
     for row in (row for row in own if row.state is TransactionState.OPEN):
         row.give_up_timestamp = give_up_ms(store, row.born_timestamp)
+    waits = sum(row.in_rocksdb and row.state is TransactionState.OPEN for row in found.values())
+    if waits and (why := not_read(store, store.layout.rocksdb_store.name)):
+        note(f"transactions: no broker asks for the decision of {counted(waits, 'open one')}: {why}")
     return Transactions(sorted(found.values(), key=lambda row: row.positions[0]), hours)
 
 
@@ -413,9 +416,19 @@ def open_in_database(store: StoreReader, *, sure: bool = False) -> int:
 
 
 def never_asked(store: StoreReader) -> tuple[int, str]:
-    """Return how many open transactions no start asks for, and why (see `not_read`). Raises Unreadable."""
-    why = not_read(store, store.layout.rocksdb_store.name)
-    return (open_in_database(store, sure=True) if why and has_rows(store.layout.rocksdb_store) else 0), why
+    """Return how many open transactions no start asks for, and why (see `not_read`); none if the RocksDB cannot be
+    read. Raises Unreadable.
+    """
+    database = store.layout.rocksdb_store
+    if not (why := not_read(store, database.name)) or not has_rows(database):
+        return 0, why
+    from ..settings.rocksdb import transactions_kept
+
+    try:
+        transactions_kept(database)
+    except StoreError:
+        return 0, why
+    return open_in_database(store, sure=True), why
 
 
 def asked_again(store: StoreReader, made: Mapping[QueueId, int]) -> int:

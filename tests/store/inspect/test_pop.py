@@ -369,6 +369,16 @@ def test_what_its_database_has(now_ms: int, state: PopState, tmp_path: Path) -> 
     assert unit is not None and row.position == unit.physical_offset
 
 
+@pytest.mark.parametrize(("role", "state"), [("ASYNC_MASTER", PopState.NEVER), ("SLAVE", PopState.DUE)])
+def test_what_its_database_has_and_no_broker_reads(role: str, state: PopState, tmp_path: Path) -> None:
+    """A slave gives nothing out, and loses nothing by that."""
+    root = unpack("5.5.0-clean", tmp_path)
+    given_out_by(root, KEPT_KEY, json.dumps(KEPT).encode())
+    options = BrokerConfig({"popConsumerKVServiceInit": "false", "brokerRole": role})
+    with StoreReader(root, options) as store:
+        assert [row.state for row in pop(store, 61_000, lambda _: None).rows] == [state]
+
+
 @pytest.mark.parametrize("value", [b"", b"null", b"[]", b"{}", b'{"offset": "x"}', b"\xff" * 9])
 def test_what_is_no_entry_of_it_is_passed_over(value: bytes, tmp_path: Path) -> None:
     root = unpack("5.5.0-clean", tmp_path)

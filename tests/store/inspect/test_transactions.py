@@ -138,6 +138,18 @@ def test_transactions_in_a_rocksdb_are_those_that_were_sent(tmp_path: Path) -> N
         assert "I-047" not in {finding.code for finding in verify(store).findings}
 
 
+@pytest.mark.parametrize("role", ["ASYNC_MASTER", "SLAVE"])
+def test_transactions_that_no_broker_asks_for_are_told(role: str, tmp_path: Path) -> None:
+    """A slave asks nobody: its master does."""
+    notes: list[str] = []
+    options = BrokerConfig({"transRocksDBEnable": "false", "brokerRole": role})
+    with StoreReader(unpack("5.5.1-rocks-trans-open", tmp_path), options) as store:
+        transactions(store, notes.append)
+    why = "without transRocksDBEnable no broker reads transactions in rocksdbstore"
+    told = [f"transactions: no broker asks for the decision of 10 open ones: {why}"]
+    assert notes == (told if role != "SLAVE" else [])
+
+
 @pytest.mark.parametrize("gone", ["*", "*.sst", "*.log"])
 def test_without_their_rocksdb_nobody_knows_which_are_open(gone: str, tmp_path: Path) -> None:
     """A broker asks for those that it has there. Here the write-ahead log is empty: what is in the tables is known."""

@@ -65,6 +65,11 @@ def test_transactions_that_a_rocksdb_has(tmp_path: Path, monkeypatch: pytest.Mon
     assert found.for_all is not None and found.for_all.verdict is DeliveryVerdict.NEVER_DELIVERED
     assert found.for_all.reason.endswith("stays so: 5.3 reads no transactions in rocksdbstore")
     assert found.next_commands == [f"mqstore verify {root} --broker-version 5.3"]
+    with monkeypatch.context() as patched:
+        patched.setattr("mqstore.store.inspect.own_topics.holder", lambda _: 1)  # a broker runs
+        running = one(root, key, start="5.3").for_all
+    assert running is not None and running.verdict is DeliveryVerdict.NEVER_DELIVERED
+    assert running.reason.endswith("rocksdbstore; the broker that runs may be another, or have other options")
     next((root / "rocksdbstore").glob("*.log")).unlink()  # it may have had others
     with monkeypatch.context() as patched:
         patched.setattr(rocksdb, "transaction_is_open", lambda *_: False)

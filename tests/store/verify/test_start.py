@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import shutil
 from pathlib import Path
 from random import Random
@@ -219,6 +220,9 @@ def test_open_transactions_in_a_database_that_is_not_read(tmp_path: Path) -> Non
     (told,) = _not_read(root, transRocksDBEnable="false")
     assert told == "without transRocksDBEnable no broker reads transactions in rocksdbstore"
     assert not _not_read(root) and not _not_read(root, "5.4")
+    (manifest,) = (root / "rocksdbstore").glob("MANIFEST-*")
+    os.truncate(manifest, 20)  # nobody knows what is in it
+    assert not _not_read(root, "5.3")
 
 
 def test_check_points_in_the_revive_topic_of_another_cluster(tmp_path: Path) -> None:
