@@ -227,9 +227,9 @@ def _judged(
         seen = JudgedRepair(found, judgement)
         if not found.nothing_to_do:
             return seen
-        # which other repair would mend something
         if found.request.choice.everything:
             return seen._replace(verdict=replace(seen.verdict, to_renumber=tuple(map(str, found.plan.shifted))))
+        # which other repair would mend something
         return seen._replace(verdict=with_open_repairs(seen.verdict, found.layout, version))
 
 

@@ -103,7 +103,7 @@ def damage_text(ranges: int, size: int, first: str) -> str:
     return f"{counted(ranges, 'damaged range')}, {counted(size, 'byte')}, the first at {first}"
 
 
-class Texts(NamedTuple):
+class Records(NamedTuple):
     """Records that are no array, and the bytes that they come from."""
 
     found: Iterable[Record]
@@ -116,13 +116,13 @@ class Texts(NamedTuple):
         return self.bytes_of()
 
 
-def single(record: Record, data: bytes, schema: Construct[Any, Any]) -> Texts:
+def single(record: Record, data: bytes, schema: Construct[Any, Any]) -> Records:
     """A file, or the beginning of a file, that is one record."""
-    return Texts([record], lambda: iter([RecordPiece(str(record["type"]), 0, data, schema)]))
+    return Records([record], lambda: iter([RecordPiece(str(record["type"]), 0, data, schema)]))
 
 
 class Chunk(Protocol):
-    """Consecutive records of a file; see `RecordArray`, `NonRecordRange`, `Texts`."""
+    """Consecutive records of a file; see `RecordArray`, `NonRecordRange`, `Records`."""
 
     def records(self) -> Iterator[Record]:
         """The records, by the field names of the output."""

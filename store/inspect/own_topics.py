@@ -124,7 +124,8 @@ def goes_on_at(store: StoreReader, queue: ConsumeQueue, number: int, made: int =
     """
     start, end = span(store, queue, None)
     at = max(start, number)
-    at = end - 1 if made > end <= at else at
+    if made > end and at >= end:
+        at = end - 1
     unit = queue.unit(at) if start <= at < end else None
     return unit.physical_offset if unit is not None and unit.valid else None
 

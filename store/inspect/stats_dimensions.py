@@ -87,8 +87,9 @@ def noting_of(by: Sequence[str]) -> Noting:
     """Return what a scan of the log has to note for these dimensions."""
     asked = [name for name, of in ((names.TAGS, "tag"), (names.PGROUP, "group")) if of in by]
     found = noting_values("properties", asked)
-    how = NOTING_TOPICS
-    return how if found is None else found._replace(numbered=how.numbered, later=how.later)
+    if found is None:
+        return NOTING_TOPICS
+    return found._replace(numbered=NOTING_TOPICS.numbered, later=NOTING_TOPICS.later)
 
 
 class DimensionColumns:
