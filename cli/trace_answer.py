@@ -37,6 +37,7 @@ def answer(store: Path, question: TraceQuestion, limit: int, common: Common) -> 
     common.open_output().check(COLUMNS)
     with StoreReader(store, common.config()) as opened, scanning(opened, common):
         check_log(opened.layout, common)
+        opened.layout.version_named = question.given.version
         question = question._replace(given=question.given.at(opened.layout))
         found = trace(opened, question, common.warn)
         shown = list(islice(found, min(limit, sys.maxsize)))

@@ -103,7 +103,7 @@ class Layout:
         self.compaction_log = root / COMPACTION / COMPACTION_LOG
         self.compaction_queues = root / COMPACTION / COMPACTION_QUEUES
         self.aside: tuple[Path, ...] = ()
-        #: The broker's version that the user has named, for the commands that are proposed.
+        #: The broker's version that the user has named: readers go by it, and proposed commands repeat it.
         self.version_named = ""
         #: Directory that has the journal instead of the root; see `keep_journal_in`.
         self.journal_place: Path | None = None

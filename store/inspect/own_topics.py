@@ -172,9 +172,9 @@ def _offsets_reached(store: StoreReader, topic: str) -> dict[int, int]:
     return found
 
 
-def delays_passed(store: StoreReader, version: str = "") -> dict[int, int] | None:
-    """Return `delay_progress` for a broker of this version, "" for that of the store."""
-    return delay_progress(store.layout, config_rules(profile_of(version or store.generation.version)))
+def delays_passed(store: StoreReader) -> dict[int, int] | None:
+    """Return `delay_progress` for a broker of the store's version."""
+    return delay_progress(store.layout, config_rules(profile_of(store.version)))
 
 
 def unreliable(store: StoreReader) -> str:

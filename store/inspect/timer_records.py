@@ -465,12 +465,8 @@ class Chained(NamedTuple):
     cut: int
 
 
-def wheel_of(
-    store: StoreReader, now_ms: int, note: Note, started: Outcome | None = None, version: str = ""
-) -> WheelPosition:
-    """Return the wheel of a broker that starts at `now_ms`. started: that start, if it is known. version: of the
-    broker, "" to guess. Raises Unreadable.
-    """
+def wheel_of(store: StoreReader, now_ms: int, note: Note, started: Outcome | None = None) -> WheelPosition:
+    """Return the wheel of a broker that starts at `now_ms`. started: that start, if it is known. Raises Unreadable."""
     if started is not None:
         return _after_start(started, store, now_ms)
     from ..broker.profiles import profile_of
@@ -480,7 +476,7 @@ def wheel_of(
 
     try:
         snapshot = Snapshot.of(store.layout)
-        profile = profile_of(version or store.generation.version)
+        profile = profile_of(store.version)
         outcome = simulate(snapshot, profile, switches_of(snapshot), now_ms)
     except (Unsupported, UnreadableRange) as error:
         why = error.message

@@ -247,25 +247,20 @@ class Timers:
 
 
 def timers(
-    store: StoreReader,
-    now_ms: int,
-    note: Note,
-    scanned: Scanned | None = None,
-    started: Outcome | None = None,
-    version: str = "",
+    store: StoreReader, now_ms: int, note: Note, scanned: Scanned | None = None, started: Outcome | None = None
 ) -> Timers:
     """Return the timer messages of a store as they stand at `now_ms`. Raises Unreadable.
 
-    scanned: the messages, if they are known already; else the log is scanned. started, version: see `wheel_of`.
+    scanned: the messages, if they are known already; else the log is scanned. started: see `wheel_of`.
     """
     scanned = timer_records(store.log) if scanned is None else scanned
     records = scanned.requested
-    kept = in_database(store, note, started.profile.version if started else version)
+    kept = in_database(store, note, started.profile.version if started else "")
     if kept is not None and kept.unread:
         kept = None
     if records is None and not store.layout.timer_wheel.exists() and kept is None:
         return Timers(now_ms, live=store.in_use)
-    wheel = wheel_of(store, now_ms, note, started, version)
+    wheel = wheel_of(store, now_ms, note, started)
     wheel, chained = _led_to(store, wheel, kept, now_ms, note, note)
     found = Timers(now_ms, wheel.read_ms, wheel.queue_offset, live=store.in_use)
     found.engine = Engine.WHEEL if kept is None else Engine.ROCKSDB
@@ -481,12 +476,13 @@ def in_database(store: StoreReader, note: Note, version: str = "") -> TimersKept
     """Return the timers in the RocksDB if a broker that starts reads them there, else None.
 
     The option decides. Without it: RocksDB or wheel, whichever has got farther in the timer topic's queue; if both are
-    as far, as after a start that read nothing new, the RocksDB if it has timers. version: of the broker, "" to guess;
-    one that does not know the option has none, except where it is only the guess.
+    as far, as after a start that read nothing new, the RocksDB if it has timers. version: of the broker, "" for that of
+    the store; one that does not know the option has none, except where it is only the guess.
     """
     from ..broker.profiles import writer_profile
 
-    knows = version in ("", store.generation.version) or writer_profile(version).rocksdb_store
+    version = version or store.version
+    knows = version == store.generation.version or writer_profile(version).rocksdb_store
     said, on, nothing = store.config.get(OPTION), knows and store.config.get_bool(OPTION), np.zeros(0, np.int64)
     if on:
         note_loss_in(store, store.layout.rocksdb_store, "timers", note)

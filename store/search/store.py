@@ -214,6 +214,11 @@ class StoreReader(Closing):
         return generation_of(self.layout)
 
     @property
+    def version(self) -> str:
+        """The version of the broker: the one that was named, or the guess."""
+        return self.layout.version_named or self.generation.version
+
+    @property
     def broker_4(self) -> bool:
         """Whether a 4.x broker probably wrote the store."""
         return self.generation.version < _FIRST_5

@@ -95,20 +95,14 @@ class _Tracer:
 
     def __init__(self, store: StoreReader, question: TraceQuestion, note: Note) -> None:
         self._store, self._question, self._note = store, question, note
-        store.layout.version_named = question.given.version
 
     @cached_property
     def _groups(self) -> GroupTables:
-        return read_groups(self._store.layout, self._version or self._store.generation.version, self._note)
-
-    @property
-    def _version(self) -> str:
-        """The version that was given, "" for a guess."""
-        return self._question.given.version
+        return read_groups(self._store.layout, self._store.version, self._note)
 
     @cached_property
     def _played(self) -> Outcome | NextStart:
-        return next_start(self._store, self._question.now_ms, self._version)
+        return next_start(self._store, self._question.now_ms)
 
     def _start(self, found: Trace, *, may_change: bool) -> Outcome | NextStart:
         """Return the next start, simulated if it may change what is said of the message."""
@@ -162,7 +156,7 @@ class _Tracer:
         store, note = self._store, self._note
         chosen = family.chosen
         units = [named(store, chosen, place) for place in places_of(chosen)] if chosen else []
-        waiting = Waiting(store, family, self._question.now_ms, note, self._version)
+        waiting = Waiting(store, family, self._question.now_ms, note)
         why = waiting.judgement() if chosen is None else None
         pops, owners, lost = self._pops(
             [chosen, *(message for _, message in family.retries)] if chosen is not None else []
@@ -304,7 +298,7 @@ class _Tracer:
             return ""
         from ..inspect.own_topics import delays_passed  # hardly any message needs it
 
-        progress = delays_passed(self._store, self._version) or {}
+        progress = delays_passed(self._store) or {}
         for m in delayed:
             copies = (one for one in family.records if one.topic == m.properties.get(REAL_TOPIC))
             done = any(one.position > m.position and one.reconsume_times == m.reconsume_times for one in copies)
@@ -314,7 +308,7 @@ class _Tracer:
 
     def _with_guess(self, start: NextStart) -> NextStart:
         """Add why that version was simulated, unless it was given."""
-        if self._version or start.broker_version is None:
+        if self._store.layout.version_named or start.broker_version is None:
             return start
         guess = self._store.generation
         return start._replace(broker_version_reason=guess.reason, broker_versions=guess.candidates)
@@ -356,11 +350,8 @@ class _Tracer:
         return found
 
 
-def next_start(store: StoreReader, now_ms: int, version: str = "") -> Outcome | NextStart:
-    """Simulate the next start, or return why that is not possible. version: of the broker, "" for a guess.
-
-    Raises Unreadable.
-    """
+def next_start(store: StoreReader, now_ms: int) -> Outcome | NextStart:
+    """Simulate the next start, or return why that is not possible. Raises Unreadable."""
     from ..broker.profiles import profile_of
     from ..broker.snapshot import Snapshot
     from ..start.log import as_configured, switches_of
@@ -372,7 +363,7 @@ def next_start(store: StoreReader, now_ms: int, version: str = "") -> Outcome | 
         return NextStart(Fate.RUNNING, f"{who} holds the lock: a broker is running on this store")
     try:
         snapshot = Snapshot.of(store.layout)
-        profile = as_configured(profile_of(version or store.generation.version), store.config)
+        profile = as_configured(profile_of(store.version), store.config)
         outcome = simulate(snapshot, profile, switches_of(snapshot), now_ms)
     except StoreError as error:
         return NextStart(Fate.NOT_PLAYED, f"the start cannot be predicted: {error.message}")

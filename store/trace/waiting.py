@@ -47,11 +47,10 @@ _HALTS = f"{HALTING_BROKERS} deliver no message behind one without a valid REAL_
 
 
 class Waiting:
-    """What a message waits for at a given time. version: of the broker, "" to guess. Raises Unreadable."""
+    """What a message waits for at a given time. Raises Unreadable."""
 
-    def __init__(self, store: StoreReader, family: Family, now_ms: int, note: Note, version: str = "") -> None:
+    def __init__(self, store: StoreReader, family: Family, now_ms: int, note: Note) -> None:
         self._store, self._family, self._now_ms, self._note = store, family, now_ms, note
-        self._version = version
         self.timer: Timer | None = None
         """The message as `inspect --timers` shows it."""
 
@@ -200,7 +199,7 @@ class Waiting:
         due = self.due_ms(message)
         from ..inspect.own_topics import delays_passed
 
-        progress = delays_passed(self._store, self._version)
+        progress = delays_passed(self._store)
         evidence = [_record(f"waits in delay level {level}", message)]
         if progress is None:
             reason = f"config/{DELAY_FILE} cannot be read: it is not known whether the message was delivered"
@@ -233,7 +232,7 @@ class Waiting:
         """Return queue place and position of the first record that no broker can deliver: the message, or if a delay
         level halts there, one before it in its queue. reached: the queue offset that the level delivers next.
         """
-        halts = profile_of(self._version or self._store.generation.version).record.level_halts
+        halts = profile_of(self._store.version).record.level_halts
         stop = message.queue_offset + 1
         with self._store.queues.open(message.topic, message.queue_id) as queue:
             first = max(reached, self._store.queue_summary(queue).min_offset) if halts else message.queue_offset
@@ -268,9 +267,8 @@ class Waiting:
         last = records[-1]
         evidence = [_record("waits in the timer topic", last)]
         due = self.fires_ms(due_of(last))
-        version = self._version or self._store.generation.version
-        if profile_of(version).timer is None:
-            reason = f"a broker {version} has no timer"
+        if profile_of(self._store.version).timer is None:
+            reason = f"a broker {self._store.version} has no timer"
             return Judgement(DeliveryVerdict.NEVER_FIRES, reason, tuple(evidence), due, code="I-183")
         if (found := self._timed_in_rocksdb(last, due, evidence)) is not None:
             return found
@@ -304,7 +302,7 @@ class Waiting:
         positions = {message.position for message in records}
 
         def mine(scanned: Scanned | None) -> Timer | None:
-            every = timers(self._store, self._now_ms, self._note, scanned, version=self._version).rows
+            every = timers(self._store, self._now_ms, self._note, scanned).rows
             return next((row for row in every if positions & {*row.positions}), None)
 
         parts = [TimerRecords.of(batch) for batch in topic_records(self._store, TIMER_TOPIC, self._note)]
@@ -329,7 +327,8 @@ class Waiting:
         """Judge by the timers in the RocksDB; None if timers are not there."""
         from ..settings.rocksdb import timer_due
 
-        if self._version and not writer_profile(self._version).rocksdb_store:
+        named = self._store.layout.version_named
+        if named and not writer_profile(named).rocksdb_store:
             return None
         where = self._store.layout.rocksdb_store.name
         try:

@@ -176,6 +176,7 @@ def _run_until_settled(
     """Run the checks; again if the store has changed meanwhile and was not known to change, or has outlived damage."""
     changing = False
     for attempt in range(_ATTEMPTS):
+        store.layout.version_named = scope.broker_version or ""
         context = VerifyContext(store, scope, now_ms, stop, changing=changing)
         before, known = _signature(store), context.live
         last = attempt == _ATTEMPTS - 1

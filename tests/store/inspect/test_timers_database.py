@@ -65,6 +65,14 @@ def test_which_engine_a_start_uses(name: str, tmp_path: Path) -> None:
     assert "wait in rocksdbstore" in notes[0]
 
 
+def test_the_version_that_is_named_decides(tmp_path: Path) -> None:
+    notes: list[str] = []
+    with StoreReader(stores.unpack("5.5.1-rocks-timer", tmp_path)) as store:
+        store.layout.version_named = "5.3"
+        assert timers(store, NOW_MS, notes.append).engine is Engine.WHEEL
+    assert "wait in rocksdbstore, where a broker before 5.4 does not look" in notes[0]
+
+
 def test_a_store_without_one(tmp_path: Path) -> None:
     root = stores.unpack("5.3.3-timer-clean", tmp_path)
     found, notes = viewed(root)

@@ -46,6 +46,7 @@ def asked(
     now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     told: list[str] = [] if notes is None else notes
     given = Given(version=start if isinstance(start, str) else "")
+    store.layout.version_named = given.version
     question = TraceQuestion(TraceTarget(text, by), now_ms, group, subscription, bool(start), given)
     return list(trace(store, question, told.append))
 

@@ -234,3 +234,9 @@ def test_check_points_in_the_revive_topic_of_another_cluster(tmp_path: Path) -> 
     assert told == {f"with brokerClusterName=TestCluster a broker reads {own}, not {old}": 30}
     assert _not_read(root, "4.9") == {f"4.9 reads no check points in {old}": 30}
     assert not _not_read(root) and not _not_read(root, brokerClusterName="LastCluster")
+
+
+def test_readers_know_the_version_that_is_named_also_where_no_start_is_simulated(tmp_path: Path) -> None:
+    with StoreReader(unpack("5.3.3-clean", tmp_path)) as store:
+        verify(store, Scope(groups=frozenset({"checkpoint"}), broker_version="5.1"))
+        assert store.version == "5.1"
