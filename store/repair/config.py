@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -402,26 +403,29 @@ def _content(
     if loaded.start is config_load.LoadAction.EMPTY and name not in gone and not (path.exists() or backup.exists()):
         return None, ""
     content = {}
-    if loaded.start is config_load.LoadAction.BACKUP:
+    if loaded.start is config_load.LoadAction.BACKUP and not loaded.older_than:
         content = read_json(backup) or {}
     kept, removed = 0, list[str]()
-    for parts, text in ((False, loaded.backup), (False, loaded.main), (True, loaded.backup), (True, loaded.main)):
+    for parts, text in product((False, True), (loaded.newer, loaded.backup, loaded.main)):
         kept += _merge(name, content, _fitting(name, text, content, removed, parts=parts))
     if name == config_load.TIERED and (content := with_serial(content)) is None:
         return None, ""
-    anew = name in gone and not loaded.older_than
-    count = _add_proven(name, content, proven) if anew or loaded.taken is None else 0
+    whole = bool(loaded.older_than) and loaded.taken is loaded.main
+    anew = (name in gone and not whole) or loaded.taken is None
+    count = _add_proven(name, content, proven) if anew else 0
     table = KINDS[FILES[name]].tables[0].member
     content.setdefault(table, {})
     problem = loaded.main.problem or ("entries are missing" if name in gone else "it has no table")
-    why = "; ".join((problem, *removed[:_LISTED]))
+    why, new = "; ".join((problem, *removed[:_LISTED])), ""
+    if count:
+        new = f" ({counted(count, 'entry', 'entries')}: {_UNPROVEN[name]})"
+    if loaded.older_than:
+        taken = "" if whole else f"taken from {backup.name}, "
+        why = "; ".join(("written later, and this broker does not read it", *removed[:_LISTED]))
+        return content, f"{taken}with what the RocksDB {loaded.older_than} has besides{new}: {why}"
     if loaded.start is config_load.LoadAction.BACKUP:
         besides = f", and {counted(kept + count, 'entry', 'entries')} that it lacks" if kept + count else ""
-        besides += f" ({counted(count, 'entry', 'entries')}: {_UNPROVEN[name]})" if count else ""
-        return content, f"taken from {backup.name}{besides}: {why}"
-    if loaded.older_than:
-        why = "; ".join(("written later, and this broker does not read it", *removed[:_LISTED]))
-        return content, f"with what the RocksDB {loaded.older_than} has besides: {why}"
+        return content, f"taken from {backup.name}{besides}{new}: {why}"
     proved = f"{counted(count, 'entry', 'entries')} that the store proves"
     proved += f" ({_UNPROVEN[name]})" if count else ""
     origin = f"what can still be read of it{f', and {proved}' if count else ''}"

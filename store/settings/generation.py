@@ -27,6 +27,7 @@ from ...formats import (
     transaction_metrics,
 )
 from ...formats import message_properties as names
+from ...formats.config import BACKUP
 from ...formats.derive import Columns
 from ...formats.hashing import java_hash, java_string
 from ...formats.index_file import items_offset, slots_offset
@@ -413,7 +414,8 @@ def databases_are_newer(layout: Layout, *names: str) -> bool:
     """Whether the RocksDBs were in use when a broker last ran, and not files, of which these are asked, too. A broker
     with files writes the offsets of groups every 5 s and when it stops, and any table when it changes, with the time.
     """
-    files = [layout.config / name for name in (consumer_offset.FILE, lmq_consumer_offset.FILE, *names)]
+    asked = (consumer_offset.FILE, lmq_consumer_offset.FILE, *names)
+    files = [layout.config / f"{name}{end}" for name in asked for end in ("", BACKUP)]
     of_files = max((file.stat().st_mtime_ns for file in files if file.is_file()), default=0)
     places = in_force(layout.config, layout.broker_config).databases
     return written_ns(places.values()) > of_files + _IN_ONE_GO_NS and not layout.once(_changed_in_files)

@@ -276,19 +276,20 @@ class ConfigLoss:
         return self._entries_of_file(one)[0]
 
     def _proved(self, one: config_load.LoadedConfig) -> dict[_Key, int]:
-        """All entries of file and .bak; of two offsets the higher one."""
+        """All entries of file, .bak and RocksDB; of two offsets the higher one."""
         return self._entries_of_file(one)[1]
 
     def _entries_of_file(self, one: config_load.LoadedConfig) -> tuple[dict[_Key, int], dict[_Key, int]]:
         """The entries taken and the entries proved, computed once for each file."""
         if one.name not in self._entries:
-            main, backup = (config_load.as_proof(one.name, text) for text in (one.main, one.backup))
+            main, *others = (config_load.as_proof(one.name, text) for text in (one.main, one.backup, one.newer))
             taken = own = entries_of(one.name, main)
             if one.taken is not main:
                 taken = entries_of(one.name, one.taken) if one.taken else {}
             rests = dict(own)
-            for key, offset in entries_of(one.name, backup).items() if backup.value != main.value else ():
-                rests[key] = max(offset, rests.get(key, offset))
+            for text in (other for other in others if other.value != main.value):
+                for key, offset in entries_of(one.name, text).items():
+                    rests[key] = max(offset, rests.get(key, offset))
             self._entries[one.name] = taken, rests
         return self._entries[one.name]
 
@@ -300,7 +301,8 @@ def _without_table(one: config_load.LoadedConfig) -> bool:
 
 def _tables_not_whole(one: config_load.LoadedConfig) -> list[str]:
     """Tables that neither file nor .bak has whole, nor a RocksDB in place of both."""
-    texts = [config_load.as_proof(one.name, text) for text in (one.main, one.backup) if text.there or text.value]
+    proofs = (one.main, one.backup, one.newer)
+    texts = [config_load.as_proof(one.name, text) for text in proofs if text.there or text.value]
     tables = (table for table in KINDS[FILES[one.name]].tables if table.levels and table.member != PULL_OFFSET_TABLE)
     return [table.member for table in tables if not any(_has_whole(text, table) for text in texts)]
 

@@ -205,9 +205,12 @@ class Text:
     open: tuple[Any, ...] = ()
 
 
+_UNSEEN, _NO_FILE = Text(there=True, unseen=True), Text(there=False, present=False)
+
+
 class LoadedConfig(NamedTuple):
-    """The outcome of one load. dies: what kills the broker in it, "" if nothing does. older_than: the RocksDB whose
-    content is then `backup`, and which this broker does not read, "" if there is none.
+    """The outcome of one load. dies: what kills the broker in it, "" if nothing does. newer: what a RocksDB has that
+    this broker does not read. older_than: its name if something older is taken, "" otherwise.
     """
 
     name: str
@@ -215,6 +218,7 @@ class LoadedConfig(NamedTuple):
     main: Text
     backup: Text
     dies: str = ""
+    newer: Text = _NO_FILE
     older_than: str = ""
 
     @property
@@ -427,9 +431,6 @@ def _misfit_version(version: Any, refused: tuple[type, ...]) -> str:
     return misfit.text if misfit else ""
 
 
-_UNSEEN, _NO_FILE = Text(there=True, unseen=True), Text(there=False, present=False)
-
-
 def load_databases(layout: Layout, rules: ConfigRules) -> dict[str, LoadedConfig]:
     """The tables that a broker does not take from files alone, by file name. Nothing is written."""
     found = {name: _in_its_place(layout, name, rules) for name in SEPARATE}
@@ -527,13 +528,13 @@ def _of_database(name: str, directories: Mapping[str, Path], rules: ConfigRules)
 
 def _not_read(layout: Layout, name: str, rules: ConfigRules) -> LoadedConfig | None:
     """What a broker that cannot read a RocksDB has instead of its content, which is forgotten: an empty table, or that
-    of an older file. None if there is no RocksDB, or it is the older one.
+    of an older file or .bak. None if there is no RocksDB, or it is the older one.
     """
     path = in_force(layout.config, layout.broker_config).databases.get(name)
     if path is None or not is_rocksdb(path):
         return None
     loaded = load_config(layout.config, name, rules)
-    older = loaded.start is LoadAction.LOADS and not loaded.main.unseen and databases_are_newer(layout, name)
+    older = loaded.taken is not None and not loaded.taken.unseen and databases_are_newer(layout, name)
     if loaded.start is not LoadAction.EMPTY and not older:
         return None
     try:
@@ -541,11 +542,12 @@ def _not_read(layout: Layout, name: str, rules: ConfigRules) -> LoadedConfig | N
         kept = table_of(path, name) if path.name != SECOND else _content(name, positions)
     except StoreError:
         kept = {}
-    backup = Text(there=False, value=kept, present=False)
-    if older:
+    loaded = loaded._replace(newer=replace(_NO_FILE, value=kept))
+    if older:  # beside a whole file and the RocksDB, the .bak proves nothing
+        backup = _NO_FILE if loaded.taken is loaded.main else loaded.backup
         return loaded._replace(backup=backup, older_than=path.name)
     problem = f"{loaded.main.problem}: this broker does not read the RocksDB {path.name}"
-    return loaded._replace(main=replace(loaded.main, problem=problem), backup=backup)
+    return loaded._replace(main=replace(loaded.main, problem=problem))
 
 
 def _refused(name: str, problem: str) -> LoadedConfig:

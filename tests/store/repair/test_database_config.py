@@ -288,16 +288,19 @@ def test_topics_that_a_database_has_lost_come_back_by_the_file(command: list[str
     assert "Nothing to repair in config" in run_here(["repair", "--config", *words]).stdout
 
 
-def test_files_older_than_a_database_that_a_broker_does_not_read(tmp_path: Path) -> None:
-    """They get what the RocksDB has more of, and keep what it lacks."""
+@pytest.mark.parametrize("taken", ["consumerOffset.json", "consumerOffset.json.bak"])
+def test_files_older_than_a_database_that_a_broker_does_not_read(taken: str, tmp_path: Path) -> None:
+    """They get what the RocksDB has more of, and keep what it lacks, as a .bak does that is taken."""
     layout = Layout.open(stores.unpack(SINGLE, tmp_path))
-    (layout.config / "consumerOffset.json").write_text('{"offsetTable":{"TopicA@rg":{0:3,1:8},"TopicB@old":{0:1}}}')
+    (layout.config / taken).write_text('{"offsetTable":{"TopicA@rg":{0:3,1:8},"TopicB@old":{0:1}}}')
     (layout.config / "topics.json").write_text('{"topicConfigTable":{"TopicA":{"topicName":"TopicA"}}}')
-    for name in ("consumerOffset.json", "topics.json"):
+    for name in (taken, "topics.json"):
         os.utime(layout.config / name, (0, 0))
     found = analyze(layout, chosen([RepairPart.CONFIG], ()), "4.9", NOW_MS)
     made = {Path(edit.path).name: loads(bytes(edit.pieces[0][1]).decode()) for edit in found.plan.edits}
     assert made["consumerOffset.json"]["offsetTable"]["TopicA@rg"][0] == 18
     assert made["consumerOffset.json"]["offsetTable"]["TopicB@old"] == {0: 1}
     assert made["topics.json"]["topicConfigTable"].keys() >= {"TopicA", "TopicB", "BenchmarkTest"}
-    assert "RocksDB metadata" in " ".join(edit.reason for edit in found.plan.edits)
+    reasons = [edit.reason for edit in found.plan.edits]
+    assert sum("RocksDB metadata has besides" in reason for reason in reasons) == 2
+    assert any("taken from" in reason for reason in reasons) == taken.endswith(".bak")

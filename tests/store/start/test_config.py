@@ -358,7 +358,7 @@ def test_an_older_broker_reads_no_database(name: str, positions: list[int], tmp_
 def test_files_older_than_a_database(
     name: str, directory: str, positions: list[tuple[int, int | None]], tmp_path: Path
 ) -> None:
-    """A broker before 5.3 goes back to them; nothing is lost by it if it has already run with them."""
+    """A broker before 5.3 goes back to them, or to a .bak; nothing is lost by it if it has already run with them."""
     layout = Layout.open(stores.unpack(name, tmp_path))
     ends = {QueueId("TopicA", 0): (0, 18), QueueId("TopicA", 1): (0, 7), QueueId("TopicB", 0): (0, 22)}
     files: dict[str, dict[str, Any]] = {
@@ -386,6 +386,14 @@ def test_files_older_than_a_database(
     if directory == "metadata":
         files["topics.json"]["dataVersion"]["timestamp"] = 1 << 42
         assert not started(-60).loses  # a topic was changed later
+        files["topics.json"]["dataVersion"]["timestamp"] = 1
+    started(-60)
+    path = layout.config / "consumerOffset.json"
+    path.rename(f"{path}.bak")
+    del files["consumerOffset.json"]
+    assert started(-60).lost_positions == found.lost_positions
+    os.utime(f"{path}.bak", ns=(0, written_ns + 60_000_000_000))
+    assert not started(-60).lost_positions
 
 
 def test_once_for_a_layout(config: Path, real: tuple[Path, Ends]) -> None:
