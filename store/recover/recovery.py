@@ -444,7 +444,7 @@ def _unserved(layout: Layout, found: Prediction) -> Iterator[str]:
     named = listed([*topics], _TOPICS_LISTED)
     if topics and layout.copies_config:
         then = "if it may lead before that, first copy config/ from a broker that has them"
-        until = f"until this broker has copied it from its {layout.master}"
+        until = "until this broker has copied it from its master"
         yield f"{TOPICS} lacks {counted(len(topics), 'topic')} ({named}) {until}; {then}"
     elif topics:
         messages = sum(each.max_offset - each.min_offset for each in found.queues if each.topic in topics)

@@ -313,7 +313,7 @@ def queues_have_a_topic(context: VerifyContext) -> Iterator[FileFault]:
             legal = context.profile.dispatch.any_queue and not has_own_records(context.store, topic)
             text += "; a 4.9 broker makes queues for any name in a message" if legal else ""
             text += f"; repair does not write config/{database.name}, use mqadmin updateTopic" if database else ""
-            text += f" before it has copied that of its {layout.master}" if layout.copies_config and not legal else ""
+            text += " before it has copied that of its master" if layout.copies_config and not legal else ""
             path = layout.consume_queue
             yield FileFault(path, text, Severity.INFO if legal else None, repair)
 
