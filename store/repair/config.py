@@ -209,7 +209,7 @@ def config_repair(snapshot: Snapshot, ranges: Ranges, profile: Profile, writer: 
         start = config_start(layout, profile, ranges, partial(never_delivered, store))
     proven = _proven(snapshot, tables, start, ranges, writer, profile.dispatch)
     gone = frozenset() if start.bare else start.forgotten - start.databases
-    if config_load.TOPICS in start.databases:  # no broker reads entries of the file
+    if config_load.TOPICS in start.databases or layout.copies_config:  # not read, or replaced by those of the master
         proven = proven._replace(unserved=frozenset())
     from_zero = not snapshot.log or any(start_of(entry.name) == 0 for entry in snapshot.log)
     delays = {

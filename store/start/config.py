@@ -141,7 +141,7 @@ def _signs(layout: Layout, queues: Ranges) -> tuple[bool, bool]:
 @dataclass(frozen=True)
 class ConfigLoss:
     """What is proved and the loaded tables lack. ran: a broker has written its files here. cut: files whose RocksDB has
-    lost entries. copies: a whole table without topics is what a broker has before it first copied those of its master.
+    lost entries. copies: the broker copies topics, groups and positions from its master.
     """
 
     loaded: Mapping[str, config_load.LoadedConfig]
@@ -158,8 +158,8 @@ class ConfigLoss:
         known = {key[1] for key in self._taken(one)}
         proved = {queue.topic for queue, (first, end) in self.queues.items() if end > first} - known
         missing = frozenset(t for t in proved if not t.startswith(LMQ_PREFIX) and not is_system_topic(t))
-        emptied = not self.copies and all(map(is_system_topic, known))
-        lost = one.start is not config_load.LoadAction.LOADS or emptied or config_load.TOPICS in self.cut
+        emptied = one.start is not config_load.LoadAction.LOADS or all(map(is_system_topic, known))
+        lost = config_load.TOPICS in self.cut or (emptied and not self._not_copied(one))
         reported = frozenset() if one.main.unseen else missing
         own = {key[1] for key in self._proved(one)} if one.older_than else ()
         return (reported, frozenset()) if lost else (reported.intersection(own), reported.difference(own))
@@ -173,7 +173,8 @@ class ConfigLoss:
         named |= {group_of_topic(queue.topic) for queue in self.queues}
         proper = {group for group in known if not is_system_group(group)}
         whole = one.start is config_load.LoadAction.LOADS and proper
-        proved = own | (named if not whole and (self.ran or _present(one)) else set())
+        asked = not (whole or self._not_copied(one)) and (self.ran or _present(one))
+        proved = own | (named if asked else set())
         if (not whole or one.older_than) and not one.main.unseen:
             lost = proved - known - {""}
             yield from sorted(name for name in lost if not is_system_group(name) and not name.startswith(LMQ_PREFIX))
@@ -250,8 +251,14 @@ class ConfigLoss:
                     yield name, f"a part of {name} is lost ({listed(parts, _NAMED_MAX)})"
                 continue
             consumed = any_message and (self.ran or _present(one)) and not self._nobody_consumed
+            consumed = consumed and not self._not_copied(one)
             if one.main.there or (one is self._offsets and consumed):
                 yield name, what
+
+    def _not_copied(self, one: config_load.LoadedConfig) -> bool:
+        """Whether no file, or a whole one without entries, is what the broker has before it first copied the table."""
+        something = one.main.there or one.backup.there or one.newer.value
+        return self.copies and (one.start is config_load.LoadAction.LOADS or not something)
 
     @property
     def _nobody_consumed(self) -> bool:

@@ -214,12 +214,15 @@ def test_what_a_start_of_a_dledger_node_cuts_off_the_leader_may_send_again(
         ("5.3.3-ha-slave", "brokerRole=ASYNC_MASTER", False),
     ],
 )
+@pytest.mark.parametrize("gone", [False, True])
 def test_who_follows_has_no_topics_before_it_has_copied_them(
-    name: str, option: str, copies: bool, store: Callable[[str], Path]
+    name: str, option: str, copies: bool, gone: bool, store: Callable[[str], Path]
 ) -> None:
     """A node of a group that leads takes its topics from all others (real 5.3.3): there it is a loss."""
     root = store(name)
     (root / "config" / "topics.json").write_text('{"dataVersion":{"counter":14},"topicConfigTable":{}}')
+    for path in root.glob("config/[tcs]*.json*") if gone else ():  # topics, positions, groups
+        path.unlink()
     before = said_of(root, BrokerConfig(config(name, root)).with_set([option]))
     codes = {each.code for each in before.verdict.serious}
     assert (codes.isdisjoint({"I-150", "I-188"})) == copies

@@ -96,6 +96,19 @@ def test_topics_that_both_files_lack_come_from_the_store(root: Path) -> None:
     assert set(kept) <= set(topics.known)
 
 
+@pytest.mark.parametrize("role", ["SLAVE", "ASYNC_MASTER"])
+def test_a_slave_gets_its_topics_from_its_master(role: str, root: Path) -> None:
+    """None are made up, whether the table is empty or not there, and whatever else is mended."""
+    options, path = BrokerConfig({"brokerRole": role}), root / "config" / "topics.json"
+    path.with_name("topics.json.bak").unlink()
+    path.with_name("subscriptionGroup.json").write_bytes(b"{")
+    for content in ('{"topicConfigTable":{}}', None):
+        path.unlink() if content is None else path.write_text(content)
+        edits = examined(root, options, CONFIG).plan.edits
+        assert any(edit.path.endswith("topics.json") for edit in edits) == (role != "SLAVE")
+        assert any(edit.path.endswith("subscriptionGroup.json") for edit in edits)
+
+
 def test_a_topic_whose_messages_are_compacted_stays_one(tmp_path: Path) -> None:
     """Its compaction files prove it; without the policy consumers are answered from the plain queue."""
     root = stores.unpack("5.3.3-compaction", tmp_path)
