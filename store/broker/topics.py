@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ...formats import topics as formats
+from ...formats.config import BACKUP
 from ...formats.json_table import DATA_VERSION, STATE_VERSION
 from ...formats.message_properties import RETRY_PREFIX
 from ..disk.compressed import read_regular
@@ -133,7 +134,7 @@ class Topics:
         Raises Refused if neither can be parsed, when no broker starts; Unreadable.
         """
         path = config / formats.FILE
-        main, backup = _read(path), _read(path.with_name(formats.FILE + ".bak"))
+        main, backup = _read(path), _read(path.with_name(formats.FILE + BACKUP))
         for data in (main, backup):
             content = _parse(data) if data else None
             if content is not None:
@@ -216,7 +217,7 @@ class Topics:
         version["timestamp"] = now_ms()
         files.make_directory(self.path.parent)
         if self._main is not None:
-            replace_file(files, self.path.with_name(formats.FILE + ".bak"), self._main)
+            replace_file(files, self.path.with_name(formats.FILE + BACKUP), self._main)
         data = dumps(self._content).encode()
         replace_file(files, self.path, data)
         self._main, self._added = data, 0

@@ -15,6 +15,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Literal, NamedTuple, overload
 
+from ...formats.config import BACKUP
 from ...formats.hashing import java_integer, java_trim
 from ..errors import InvalidInput, LimitExceeded, os_errors
 from . import byte_reader
@@ -351,14 +352,14 @@ class BrokerConfig(Mapping[str, str]):
         from ...formats.broker_identity import TEMPORARY
 
         paths = {self.epoch_file(root), *(Path(f"{self.identity_file(root)}{end}") for end in ("", TEMPORARY))}
-        return {f"{path.name}{end}" for path in paths if path.parent == root for end in ("", ".bak", ".tmp")}
+        return {f"{path.name}{end}" for path in paths if path.parent == root for end in ("", BACKUP, ".tmp")}
 
     def has_controller(self, root: Path) -> bool:
         """A controller says which broker of the group is the master: each may follow another. If no option says so, a
         file of epochs in the store at `root` does.
         """
         epochs = os.fspath(self.epoch_file(root))
-        return self.get_bool(CONTROLLER_MODE, any(map(os.path.isfile, (epochs, f"{epochs}.bak"))))
+        return self.get_bool(CONTROLLER_MODE, any(map(os.path.isfile, (epochs, f"{epochs}{BACKUP}"))))
 
     @property
     def broker_name(self) -> str | None:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
+from ...formats.config import BACKUP
 from ..errors import NoSpace, Refused, StoreError, broken_link, from_os_error, os_errors
 from .byte_reader import Closing, check_regular, read, read_at
 from .compressed import read_regular
@@ -535,7 +536,7 @@ def _files(layout: Layout) -> Iterator[Path]:
     from ...formats.topics import FILE  # imported late: many commands never get here
 
     yield from (layout.abort, layout.lock, layout.checkpoint, layout.timer_wheel, layout.journal)
-    yield from (layout.config / f"{FILE}{suffix}" for suffix in ("", ".bak", ".tmp"))
+    yield from (layout.config / f"{FILE}{suffix}" for suffix in ("", BACKUP, ".tmp"))
 
 
 Content = bytes | memoryview

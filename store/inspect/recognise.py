@@ -32,6 +32,7 @@ from ...formats import (
     timer_wheel,
 )
 from ...formats.blank import MAGIC_BLANK
+from ...formats.config import BACKUP
 from ...formats.consumer_offset import OFFSET_TABLE
 from ...formats.derive import columns_of
 from ...formats.json_table import DATA_VERSION
@@ -257,7 +258,7 @@ _BY_FILE = {name: name for name in ("abort", "checkpoint", "lock")} | {
 }
 _CONFIG = {kind.file: name for name, kind in KINDS.items() if kind.file}
 _IN_CONFIG = [kind.file for kind in KINDS.values() if kind.file and kind.place == "config"]
-_SUFFIXES = (".bak", ".tmp", "-temp")
+_SUFFIXES = (BACKUP, ".tmp", "-temp")
 _NOT_YET = (COMPACTION, "config")
 _OF_COMPACTION = (COMPACTION_LOG, POSITION_CHECKPOINT)
 DLEDGER_DATA = "data"

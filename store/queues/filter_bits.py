@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from ...formats import consumer_filter as formats
+from ...formats.config import BACKUP
 from ...formats.json_table import EXPRESSION_TYPE
 from ...formats.murmur3 import murmur3_low
 from ..broker import topics
@@ -113,7 +114,7 @@ def read_filters(layout: Layout) -> dict[str, object]:
     Raises Unsupported if the .bak is needed and broken: no broker starts then.
     """
     path, broken = layout.config / formats.FILE, None
-    for each in (path, path.with_name(f"{path.name}.bak")):
+    for each in (path, path.with_name(f"{path.name}{BACKUP}")):
         try:
             found = _read_object(each)
         except (ValueError, RecursionError) as error:

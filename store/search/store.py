@@ -13,6 +13,7 @@ from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ...formats.config import BACKUP
 from ...formats.hashing import utf8
 from ..disk.broker_conf import BrokerConfig
 from ..disk.byte_reader import Closing, reading_rate
@@ -464,7 +465,7 @@ class StoreReader(Closing):
         from ..settings.rocksdb import rows_of, stand_ins
 
         rows: list[dict[str, Any]] = []
-        for path in (self.layout.config / TOPICS, self.layout.config / f"{TOPICS}.bak"):
+        for path in (self.layout.config / TOPICS, self.layout.config / f"{TOPICS}{BACKUP}"):
             with suppress(StoreError):
                 file = read_config_file(path, "topics")
                 if file.problem is None:

@@ -463,7 +463,7 @@ def read_progress(config: Path, options: Mapping[str, str] | None = None) -> Pro
 
 def _read_offsets(config: Path, file_name: str) -> _OffsetTable | None:
     """Read a file, or its `.bak`, as a broker does; None if neither can be read."""
-    for name in (file_name, f"{file_name}.bak"):
+    for name in (file_name, f"{file_name}{BACKUP}"):
         try:
             data = read_regular(config / name, _LARGEST_OFFSETS_BYTES)
         except StoreError:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...formats.config import BACKUP
 from ...formats.message_properties import RETRY_PREFIX
 from ..broker.snapshot import QueueId
 from ..broker.system_topics import LMQ_PREFIX, is_system_group, is_system_topic
@@ -400,7 +401,7 @@ def _offset_facts(known: Known, group: str) -> list[Evidence]:
             crossed = None not in (reached, offset) and before <= offset < reached  # type: ignore[operator]
             if crossed:
                 text += ": the offset passed the message between these two writes"
-            found.append(Evidence(text, f"{file}.bak"))
+            found.append(Evidence(text, f"{file}{BACKUP}"))
     if known.unit is not None:
         found.append(known.unit.evidence)
     return found
