@@ -27,7 +27,7 @@ from ...formats.hashing import java_integer
 from ...formats.message_properties import TIMER_DEL_UNIQKEY, TIMER_OUT_MS, parse
 from ...formats.timer_log import UNIT, UNIT_BYTES
 from ..audit.messages import HIDDEN, NO_UNIT, UNSERVED, Share, Tally
-from ..broker.profiles import MinOffset, ReputStart, TimerRules
+from ..broker.profiles import MinOffset, Profile, ReputStart, TimerRules
 from ..broker.snapshot import QueueId
 from ..counted import counted
 from ..disk.file_queue import MappedFile, MappedFileQueue
@@ -179,7 +179,7 @@ class TimerLoss:
     too_late: never fired only because the start comes so late that it reads the wheel from a later tick on. by_chance:
     of these, messages read from the queue, which may fire in time after all (spec 04, 4.9). read_timestamp: time to
     come from which on ticks are read, None if it is not to come: messages sent after the start and due before it are
-    not delivered.
+    not delivered (M 5.5.1). in_use: the timer's topic has or had messages.
     """
 
     pending: int = 0
@@ -195,6 +195,7 @@ class TimerLoss:
     uncancelled: int | None = None
     #: Why messages are never fired, where no bug is the cause.
     why_never: str = ""
+    in_use: bool = True
 
     @property
     def in_files(self) -> bool:
@@ -204,12 +205,13 @@ class TimerLoss:
     @property
     def harmless(self) -> bool:
         """Every timed message fires once."""
-        return not (self.unfired or self.fired_twice)
+        return not (self.unfired or self.fired_twice) and self.read_timestamp is None
 
     @property
     def unfired(self) -> int:
         """Rises with the number of timed messages that no consumer would see; 0: each fires at least once."""
-        return self.never_fired + self.loops + (self.stuck_at is not None) + (self.read_timestamp is not None)
+        late = self.in_use and self.read_timestamp is not None
+        return self.never_fired + self.loops + (self.stuck_at is not None) + late
 
     @property
     def unfired_text(self) -> str:
@@ -226,7 +228,7 @@ class TimerLoss:
             ticks = counted(self.loops, "tick", form=",")
             return f"lead the timer into a loop at {ticks}{why}, and then fire no timed message"
         if self.read_timestamp is not None:
-            return f"fire no timed message before {self.fires_from}"
+            return f"fire no timed message before {self.fires_from}{'' if self.in_use else '; none waits now'}"
         return ""
 
     @property
@@ -244,20 +246,22 @@ class TimerLoss:
 
     def to_json(self) -> dict[str, Any]:
         """Return the object `prediction.timers`."""
-        left_out = {"why_never"} | ({"uncancelled"} if self.uncancelled is None else set())
+        left_out = {"why_never", "in_use"} | ({"uncancelled"} if self.uncancelled is None else set())
         return {name: value for name, value in vars(self).items() if name not in left_out}
 
 
 def timer_loss(outcome: Outcome, now_ms: int, delivered: DeliveredTimers) -> TimerLoss | None:
-    """Return the loss; None if nobody used the timer, the broker does not run it, or its RocksDB of timers cannot be
-    read. now_ms: time of the start. Raises Unreadable.
+    """Return the loss; None if nobody used the timer and its clock was not set back, the broker does not run it, or its
+    RocksDB of timers cannot be read. now_ms: time of the start. Raises Unreadable.
 
     Messages due before the ticks that the start reads, and read from the queue again, are filed at ticks it has passed,
     except those that it reads when its timer already delivers: some tens of some hundred (M 5.1.4, 5.5.0).
     """
     state, queue = outcome.timer, outcome.read_queues.get(QUEUE)
-    if queue is None or outcome.hangs or outcome.refusal is not None:
+    if outcome.hangs or outcome.refusal is not None:
         return None
+    if queue is None:
+        return None if state is None else _without_queue(state, outcome.profile, now_ms, delivered)
     if (kept := in_database(delivered.store, silent, outcome.profile.version)) is not None:
         return None if kept.unread else _database_loss(outcome, queue, now_ms, delivered)
     if state is None:
@@ -287,8 +291,21 @@ def timer_loss(outcome: Outcome, now_ms: int, delivered: DeliveredTimers) -> Tim
     bugs += ["B35"] if stuck is not None else []
     pending = int(own.sum()) - done + forgotten + unread
     why_never = _TOO_LATE if too_late else ""
-    ahead = read_ms if read_ms > now_ms + _AHEAD_MAX_MS else None
+    ahead = _ahead(read_ms, now_ms)
     return TimerLoss(pending, never, len(twice), loops, stuck, too_late, unread, ahead, bugs, why_never=why_never)
+
+
+def _ahead(read_ms: int, now_ms: int) -> int | None:
+    """Return the time from which on ticks are read, None if it is not to come."""
+    return read_ms if read_ms > now_ms + _AHEAD_MAX_MS else None
+
+
+def _without_queue(state: TimerState, profile: Profile, now_ms: int, delivered: DeliveredTimers) -> TimerLoss | None:
+    """Return the loss where the timer's topic has no messages: of those that are sent later, None if they fire."""
+    ahead = _ahead(state.read_time_ms, now_ms)
+    if ahead is None or in_database(delivered.store, silent, profile.version) is not None:
+        return None
+    return TimerLoss(read_timestamp=ahead, in_use=state.check.last_timer_queue_offset > 0)
 
 
 def _unread_late(

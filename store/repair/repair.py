@@ -74,8 +74,8 @@ from .timer import planned_queue, timer_edits
 
 _AFTER_ANY_KILL = frozenset({"I-007", "I-009", "I-043", "I-070", "I-101", "I-111", "I-113", "I-118"})
 """Codes of edits that change neither records nor the ends of queues, except to complete them."""
-_TWICE = "I-184"
-"""Code of a start that delivers timed messages twice: a warning, as after every kill."""
+_OF_TIMER = frozenset({"I-183", "I-184"})
+"""Codes of a start that delivers timed messages never or twice: warnings for those to come, and as after every kill."""
 _BESIDE_THE_LOG = frozenset({RepairPart.CONFIG, RepairPart.CHECKPOINT, RepairPart.TIMER, RepairPart.COMPACTION})
 """Parts repaired without reading records: their edits are added to the existing plan."""
 
@@ -485,7 +485,7 @@ def _with_parts(
 
 def _parts(found: Recovery, findings: Iterable[Finding]) -> frozenset[RepairPart]:
     """Return the parts with an error; all parts if an error is in the log or in no part. If there are any, also parts
-    with a warning. config/, if files of it load from a .bak. The timer, if a start would deliver messages twice.
+    with a warning. config/, if files of it load from a .bak. The timer, if a start would not deliver each message once.
     """
     findings = list(findings)
     parts, warned = _parts_with(findings)
@@ -498,8 +498,9 @@ def _parts(found: Recovery, findings: Iterable[Finding]) -> frozenset[RepairPart
         and _with_compaction_log(found.layout, profile_of(found.main_version))
     ):
         parts.add(RepairPart.COMPACTION)  # no start will dispatch to the compaction logs afterwards
-    twice = {RepairPart.TIMER} if any(finding.code == _TWICE for finding in findings) else set()
-    return frozenset(parts | twice)
+    if any(finding.code in _OF_TIMER for finding in findings):
+        parts.add(RepairPart.TIMER)
+    return frozenset(parts)
 
 
 def needs_log(findings: Iterable[Finding]) -> bool:

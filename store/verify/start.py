@@ -22,6 +22,7 @@ from ..disk.byte_reader import reading_rate
 from ..disk.layout import KV_STORE
 from ..disk.workers import beside
 from ..errors import Missing, Refused, StoreError
+from ..findings.catalogue import Severity
 from ..findings.findings import Finding
 from ..findings.next_commands import CUT
 from ..log.commit_log import Batch, Extent
@@ -229,8 +230,9 @@ def _of_prediction(layout: Layout, worst: Prediction, repair: str | None) -> Ite
         yield Finding.of("I-182", root, text, count=hidden, repair=repair)
     timers = worst.timers
     if timers is not None and (text := timers.unfired_text):
-        mend = None if timers.in_files else ""
-        yield Finding.of("I-183", root, f"{broker} would {text}", count=max(timers.never_fired, 1), repair=mend)
+        mend, severity = None if timers.in_files else "", None if timers.unfired else Severity.WARNING
+        text, count = f"{broker} would {text}", max(timers.never_fired, 1)
+        yield Finding.of("I-183", root, text, count=count, severity=severity, repair=mend)
     if timers is not None and timers.fired_twice:
         text = f"{broker} would fire {timers.twice_text}"
         mends = timers.in_files and "B34" in timers.bugs  # what was delivered since timercheck was written stays

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,9 +11,11 @@ import pytest
 
 from mqstore.formats.consume_queue import UNIT_BYTES
 from mqstore.formats.index_file import HEADER_BYTES
+from mqstore.formats.timer_check import FILE as TIMER_CHECK
 from mqstore.store.damage.scenario import drill
 from mqstore.store.damage.scenarios import scenario_of
 from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.disk.checkpoint import TimerCheck
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.findings.catalogue import Severity
@@ -160,6 +163,16 @@ def test_timed_messages_are_not_delivered_twice(name: str, abort: bool, tmp_path
     apply(Layout.open(root, config), found.plan, again, Files())
     left = looked_at(root, config, None)
     assert left.nothing_to_do and left.prediction.timers == TimerLoss(pending=before.pending, fired_twice=1)
+
+
+def test_a_clock_set_back_where_nobody_has_used_the_timer(tmp_path: Path) -> None:
+    """Nothing is lost by a start, but what is sent then does not fire: the plan mends it, as it does a loss."""
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    ahead_ms = int(time.time()) * 1000 + 864_000_000
+    (root / "config" / TIMER_CHECK).write_bytes(TimerCheck(ahead_ms).to_bytes())
+    found = recovered(root, BrokerConfig(stores.config("5.3.3-clean", root)))
+    assert found.plan is not None and [Path(edit.path).name for edit in found.plan.edits] == [TIMER_CHECK]
+    assert found.prediction.timers is not None and not found.prediction.unfired
 
 
 @pytest.mark.few(1)

@@ -11,8 +11,10 @@ from random import Random
 
 import pytest
 
+from mqstore.formats.timer_check import FILE as TIMER_CHECK
 from mqstore.store.broker.topics import json_bytes, read_json
 from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.disk.checkpoint import TimerCheck
 from mqstore.store.disk.layout import Layout
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.findings.next_commands import cure_of
@@ -178,6 +180,17 @@ def test_a_time_that_the_timer_cannot_have_read(tmp_path: Path) -> None:
     timer.set_check("last_read_time_ms", 1)
     (found,) = predict(layout, None, None, read_ms).findings  # what was delivered in seven days comes again
     assert (found.code, found.count, found.repair) == ("I-184", 12, "")
+
+
+@pytest.mark.parametrize(("read_to", "severity"), [(0, Severity.WARNING), (5, Severity.ERROR)])
+def test_a_clock_set_back_without_timed_messages(read_to: int, severity: Severity, tmp_path: Path) -> None:
+    """What is sent then does not fire (real 5.5.1): where nobody has used the timer before, that is only a warning."""
+    root = unpack("5.3.3-clean", tmp_path)
+    check = TimerCheck(last_read_time_ms=NOW_MS + 864_000_000, last_timer_queue_offset=read_to)
+    (root / "config" / TIMER_CHECK).write_bytes(check.to_bytes())
+    (found,) = predict(Layout.open(root), None, None, NOW_MS).findings
+    assert (found.code, found.severity) == ("I-183", severity) and "fire no timed message before" in found.message
+    assert not predict(Layout.open(root), None, None, check.last_read_time_ms).findings
 
 
 def test_a_configuration_that_keeps_a_broker_from_a_start(root: Path, tmp_path: Path) -> None:
