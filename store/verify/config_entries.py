@@ -443,8 +443,9 @@ def tiered_segments_are_there(context: VerifyContext) -> Iterator[FileFault]:
         context.unread.append("tiered segments: a broker is writing")
         return
     if not local:
-        many = f"{counted(away, 'tiered segment')}: not on this machine (--set tieredStoreFilePath=DIR)"
-        context.unread += [many] * bool(away)
+        if away:
+            many = counted(away, "tiered segment")
+            context.unread.append(f"{many}: not on this machine (--set tieredStoreFilePath=DIR)")
         return
     if not any(file.segments or file.deleted for file in files):
         count = counted(sum(len(file.there or ()) for file in files), "tiered segment is", "tiered segments are")

@@ -68,11 +68,10 @@ def _report_files_of_zeros(context: VerifyContext, queue: QueueId, files: Mapped
     for number, file in enumerate(files.files):
         if not file.size or files.first_data(file) is not None:
             continue
+        before = files.files[number - 1]
         if number < len(files.files) - 1:
             context.queue_finding("I-074", queue, file.path, "all zeros, but files follow: units are lost")
-        elif number and files.read_file(full := files.files[number - 1], full.size - unit_bytes, unit_bytes).strip(
-            b"\0"
-        ):
+        elif number and files.read_file(before, before.size - unit_bytes, unit_bytes).strip(b"\0"):
             batches = unit_bytes == batch_consume_queue.UNIT_BYTES
             text = "all zeros behind a full file: a recovery counts its first unit"
             text += f"{', and the queue begins again at 0' if batches else ''} (B4)"
