@@ -144,10 +144,12 @@ def test_what_no_start_looks_at(kind: str, tmp_path: Path) -> None:
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("abort", [False, True])
-@pytest.mark.parametrize("name", ["5.3.3-timer-killed", "5.5.0-timer-killed", "5.1.4-timer-killed"])
-def test_timed_messages_are_not_delivered_twice(name: str, abort: bool, tmp_path: Path) -> None:
-    """What the timer has filed since it wrote down how far it was is not filed again (B34). One message that it has
-    delivered since then comes again.
+@pytest.mark.parametrize(
+    ("name", "again"), [("5.3.3-timer-killed", 1), ("5.5.0-timer-killed", 0), ("5.1.4-timer-killed", 1)]
+)
+def test_timed_messages_are_not_delivered_twice(name: str, again: int, abort: bool, tmp_path: Path) -> None:
+    """What the timer has filed since it wrote down how far it was is not filed again (B34). What it has delivered since
+    then comes again.
     """
     root = stores.unpack(name, tmp_path)
     config = BrokerConfig(stores.config(name, root))
@@ -157,12 +159,12 @@ def test_timed_messages_are_not_delivered_twice(name: str, abort: bool, tmp_path
     before = found.prediction.timers
     assert before is not None and before.fired_twice
 
-    def again() -> Plan:
+    def anew() -> Plan:
         return replan_with_parts(Layout.open(root, config), found.main_version, found.options)
 
-    apply(Layout.open(root, config), found.plan, again, Files())
+    apply(Layout.open(root, config), found.plan, anew, Files())
     left = looked_at(root, config, None)
-    assert left.nothing_to_do and left.prediction.timers == TimerLoss(pending=before.pending, fired_twice=1)
+    assert left.nothing_to_do and left.prediction.timers == TimerLoss(pending=before.pending, fired_twice=again)
 
 
 def test_a_clock_set_back_where_nobody_has_used_the_timer(tmp_path: Path) -> None:
