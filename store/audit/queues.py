@@ -282,9 +282,7 @@ class QueueAudit:
         units = joined(self._fill_units)
         shifted = self.irregular or (not self.renumber and self._is_shifted(log))
         if shifted:
-            end = self._tail_end(log, self.stream.first, checked=False)
-            kept = self.stream.ranges(self.stream.first, end, UNITS_AT_ONCE)
-            last = max((int(self._read(*each)["physical_offset"].max()) for each in kept), default=-1)
+            end, last = self._tail_end(log, self.stream.first, checked=False)
             units = units[units["physical_offset"] > last]
             missing = len(units)
             units = joined([units, *self._behind_gap(log, end, last)])
@@ -293,7 +291,7 @@ class QueueAudit:
             renumbers = not self.irregular  # no unit can be made if two records have the same offset
             return self._fix(offsets, units, end + len(units), missing, shifted=renumbers)
         begin = self.next if self.first >= 0 else self.stream.first
-        end = self._tail_end(log, begin, checked=True)
+        end, _ = self._tail_end(log, begin, checked=True)
         if self.first < 0 and end == begin:
             end = 0  # no unit: no file stays, and a broker begins a new queue
         missing = len(units)
@@ -381,8 +379,9 @@ class QueueAudit:
         mine &= np.array([name == topic for name in found.columns.ragged("topic").tolist()], np.bool_)
         return found.take(mine)
 
-    def _tail_end(self, log: CommitLog, begin: int, *, checked: bool) -> int:
-        """Return the queue offset behind the last unit to keep, at or behind `begin`.
+    def _tail_end(self, log: CommitLog, begin: int, *, checked: bool) -> tuple[int, int]:
+        """Return the queue offset behind the last unit to keep, at or behind `begin`, and the highest position that the
+        units from `begin` to there name, -1 without any.
 
         Units behind the last message of the log stay while they rise, lie before the log's end and name no good record:
         they are of lost records. checked False: whatever they name, and one that does not rise, too, if it names a
@@ -390,7 +389,7 @@ class QueueAudit:
         keep them, and count on behind them.
         """
         reach = self.last_position if begin == self.next else -1
-        end = begin
+        end, highest = begin, -1
         while end < self.stream.stop:
             units = self._read(end, _LOOKED_UP_AT_ONCE)
             if not is_valid(units[:1])[0]:
@@ -408,11 +407,14 @@ class QueueAudit:
                 stop |= np.isin(positions, good.position) & ~filled
             count = int(stop.argmax()) if stop.any() else len(units)
             if count:
-                reach = int(positions[count - 1])
+                reach, highest = int(positions[count - 1]), max(highest, int(positions[:count].max()))
             end += count
             if count < len(units):
                 break
-        return self._behind_unit(log, begin, end)
+        if (kept := self._behind_unit(log, begin, end)) < end:
+            stay = self.stream.ranges(begin, kept, UNITS_AT_ONCE)
+            highest = max((int(self._read(*each)["physical_offset"].max()) for each in stay), default=-1)
+        return kept, highest
 
     def _names_own(self, log: CommitLog, offsets: Ints, positions: Ints) -> Flags:
         """Return which of the positions have a record of this queue with that queue offset: bool[n]."""

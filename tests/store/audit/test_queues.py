@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from unittest.mock import create_autospec
 
 import numpy as np
 import pytest
@@ -160,12 +161,19 @@ def test_units_behind_the_end_of_the_log_are_counted_and_go(made: tuple[CommitLo
     assert (fix.end, fix.beyond, fix.missing) == (COUNT, 3, 0)
 
 
-def test_a_queue_that_was_shifted_keeps_its_numbers(made: tuple[CommitLog, Units], tmp_path: Path) -> None:
+def test_a_queue_that_was_shifted_keeps_its_numbers(
+    made: tuple[CommitLog, Units], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Consumers know them; the message that has no place gets one behind the others."""
     there = np.delete(made[1], 5)
+    read = create_autospec(FileUnits.read, side_effect=FileUnits.read)
+    monkeypatch.setattr(FileUnits, "read", read)
     fix = audited(tmp_path, there, made)
     assert fix.shifted and fix.end == COUNT - 1
     assert (patched(there, fix)[: COUNT - 1] == there).all()
+    assert (
+        sum(call.args[1] == 0 for call in read.call_args_list) == 4
+    )  # against the log, its last unit, all of them, the last of these
 
 
 @pytest.mark.parametrize("more", [0, 2])
