@@ -490,8 +490,6 @@ def uncommitted_from(store: StoreReader) -> int | None:
     """Log position from which on a DLedger group has committed no record, by checkpoint, queues and index: a broker
     dispatches none of them yet, and the group may still replace them. None without a group of several nodes.
     """
-    if not store.layout.has_peers:
-        return None
     from ..search.log_search import ends_of_queues
     from ..start.dledger import committed_end
 

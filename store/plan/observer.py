@@ -126,8 +126,8 @@ class RecoveryOptions(NamedTuple):
     def check(self, layout: Layout) -> None:
         """Raise InvalidInput for options without effect on this store, and a lost_tag that is no single tag."""
         if self.replica and self.policy is not Policy.KEEP and not never_cuts(layout):
-            cuts = layout.dledger is not None or layout.broker_config.has_controller(layout.root)
-            hint = "" if cuts else "say that it is one: --set brokerRole=SLAVE"
+            no_slave = layout.dledger is not None or layout.broker_config.has_controller(layout.root)
+            hint = "" if no_slave else "say that it is one: --set brokerRole=SLAVE"
             raise InvalidInput("--replica works with --policy broker only for a slave without a controller", hint=hint)
         if self.lost_tag and self.policy is not Policy.KEEP:
             raise InvalidInput("--lost-tag works only with --policy keep")

@@ -231,7 +231,9 @@ class VerifyContext:
         """`uncommitted_from` this store: where records begin that a DLedger group has not committed; None without a
         group of several nodes.
         """
-        from ..inspect.description import uncommitted_from
+        if not self.store.layout.has_peers:
+            return None
+        from ..inspect.description import uncommitted_from  # few stores need it
 
         return uncommitted_from(self.store)
 

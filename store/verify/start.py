@@ -22,7 +22,7 @@ from ..disk.byte_reader import reading_rate
 from ..disk.layout import KV_STORE
 from ..disk.workers import beside
 from ..errors import Missing, Refused, StoreError
-from ..findings.catalogue import Severity
+from ..findings.catalogue import Severity, group_of
 from ..findings.findings import Finding
 from ..findings.next_commands import CUT
 from ..log.commit_log import Batch, Extent
@@ -361,7 +361,7 @@ def _without_prediction(layout: Layout) -> Iterator[Finding]:
             yield Finding.of("I-187", layout.root, f"recovery is not possible yet: {error}")
 
 
-@after("I-180", "I-181", "I-182", "I-183", "I-184", "I-185", "I-186", "I-187", "I-188", "I-190")
+@after(*(code for code, group in group_of().items() if group == GROUP))
 def a_start_does_no_harm(context: VerifyContext) -> None:
     reason = context.stopped()
     found = context.predicted = Predicted([], reason) if reason else context.start()

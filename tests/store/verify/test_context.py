@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from array import array
 from pathlib import Path
 
@@ -116,6 +117,12 @@ def test_places_of_the_log(root: Path) -> None:
         context.gone.add_range(40, 41)
         positions = np.array([9, 10, 19, 20, 40, 41])
         assert context.gone.has(positions).tolist() == [False, True, True, False, True, False]
+
+
+def test_where_no_group_is_nothing_of_groups_is_imported(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mqstore.store.inspect.description", None)  # whoever imports it fails
+    with StoreReader(root) as store:
+        assert VerifyContext(store, Scope()).uncommitted is None
 
 
 def test_why_a_run_ends(root: Path) -> None:
