@@ -23,7 +23,15 @@ from ..store.session.journal import carried_out
 from ..store.settings.generation import generation_of
 from ..store.verify.judged import JudgedRecovery
 from ..store.verify.start import better_cut, findings_of_start
-from ..store.verify.verdict import Status, but_unserved, first_sentence, give_levels, harmless, lacks_first_files
+from ..store.verify.verdict import (
+    UNREAD,
+    Status,
+    but_unserved,
+    first_sentence,
+    give_levels,
+    harmless,
+    lacks_first_files,
+)
 from .config_text import bare_lines, config_lines, not_back
 from .loss_text import cut_lines, lost_lines, replica_lines, slave_lines, timer_lines
 from .options import Common
@@ -58,6 +66,8 @@ def recovery_text(
     lines += _tally(f"Messages that {stay} be read:", worst.invisible, common, rows)
     lines += _groups(found)
     lines += timer_lines(found)
+    waits = (f"  {each.message}" for each in before.verdict.findings if each.code == UNREAD)
+    lines += section("What waits where a start does not read it:", waits, rows)
     lines += config_lines(found.config, rows)
     lines += _given_up(found, common, rows)
     lines += lost_lines(found, common)

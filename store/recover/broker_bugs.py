@@ -1,4 +1,5 @@
-"""Known bugs of brokers: the table, which bug hides messages that stay in the log, and losses of timed messages.
+"""Known bugs of brokers: the table, which bug hides messages that stay in the log, losses of timed messages, and what
+waits where a start does not read it.
 
 Findings, cases and predictions name bugs by their numbers (spec 07, 7.12). A message is hidden if its unit is missing,
 wrong, or below the queue's min offset. Why the start leaves it so follows from the exit, the generation, and the files
@@ -13,6 +14,7 @@ whose message is read again fires twice.
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pkgutil import get_data
@@ -25,18 +27,25 @@ from ...formats.derive import dtype_of
 from ...formats.derive.ragged import Flags, Ints
 from ...formats.hashing import java_integer
 from ...formats.message_properties import TIMER_DEL_UNIQKEY, TIMER_OUT_MS, parse
+from ...formats.pop import REVIVE_TOPIC
 from ...formats.timer_log import UNIT, UNIT_BYTES
 from ..audit.messages import HIDDEN, NO_UNIT, UNSERVED, Share, Tally
 from ..broker.profiles import MinOffset, Profile, ReputStart, TimerRules
 from ..broker.snapshot import QueueId
 from ..counted import counted
 from ..disk.file_queue import MappedFile, MappedFileQueue
+from ..disk.layout import KV_STORE
+from ..errors import StoreError
+from ..inspect.own_topics import is_next, not_read
+from ..inspect.pop import PopState, pop
 from ..inspect.timer_records import DeliveredTimers
 from ..inspect.timers import WAITING, TimerMessageState, delivered_again, in_database, timers
+from ..inspect.transactions import never_asked
 from ..queues.references import commit_log_of
+from ..queues.rocksdb_copy import has_rows
 from ..queues.start_rocksdb import StartedQueue, queue_offsets, queue_windows
 from ..queues.units import FileUnits, is_pre_fill, is_valid
-from ..search.store import silent
+from ..search.store import StoreReader, silent
 from ..start.log import LAST_LOOKED_AT
 from ..start.outcome import Outcome
 from ..timer.read import NOWHERE, TimerEntries, follow, is_entry, is_in_place
@@ -484,3 +493,35 @@ def _stuck_at(outcome: Outcome, state: TimerState, queue: StartedQueue) -> int |
         if first + len(units) >= end:
             break
     return None
+
+
+class NeverRead(NamedTuple):
+    """What waits where a start does not read it: messages that POP consumers of groups have, else open transactions.
+
+    reason: why it does not. waiting: how many; 0 if that cannot be read; the reason says so.
+    """
+
+    reason: str
+    waiting: int
+    groups: Sequence[str] = ()
+
+
+def never_read(store: StoreReader, now_ms: int) -> Iterator[NeverRead]:
+    """Yield what waits where a broker of this version, or with these options, does not read it."""
+    if not is_next(store):
+        return
+    places = [KV_STORE] if has_rows(store.layout.root / KV_STORE) else []
+    try:
+        if not_read(store, REVIVE_TOPIC):
+            places += [topic for topic in store.named_topics if topic.startswith(REVIVE_TOPIC)]
+        why = {not_read(store, place) for place in places} - {""}
+        rows = pop(store, now_ms, silent).rows if why else []
+        for reason in sorted(why):
+            held = [row.group for row in rows if row.state is PopState.NEVER and row.reason == reason and not row.again]
+            if held:
+                yield NeverRead(reason, len(held), sorted({*held}))
+        count, reason = never_asked(store)
+        if count:
+            yield NeverRead(reason, count)
+    except StoreError as error:
+        yield NeverRead(f"it is not known what waits where a start does not read it: {error}", 0)

@@ -50,8 +50,9 @@ from ..start.log import Switches, as_configured, by_source, proof_in, switches_o
 from ..start.outcome import Outcome
 from ..start.queue_stores import DIFFERS, queue_stores
 from ..start.simulate import all_outcomes, simulate
+from .broker_bugs import NeverRead, never_read
 from .cases import Case, CaseFacts, case_of
-from .predict import NOTHING_AGAIN, DeliveredAgain, Prediction, StartedCompaction, prediction, queue_ends
+from .predict import DeliveredAgain, Prediction, StartedCompaction, prediction, queue_ends
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,8 @@ class Recovery:
     barrier: bool
     #: The options of the plan.
     options: RecoveryOptions
+    #: What waits where the worst start does not read it.
+    unread: Sequence[NeverRead] = ()
     #: Fingerprint of the store that was read; None: it may change unnoticed.
     seen: Fingerprint | None = None
     #: The simulated start, for a plan that is made next.
@@ -484,7 +487,7 @@ def _recovery(
     predictions, may_fail, plan_case = list[Prediction](), list[Prediction](), None
     with StoreReader(layout) as store:
         delivered = DeliveredTimers(store)  # reads what all starts need of the log once
-        undelivered, again = partial(never_delivered, store), NOTHING_AGAIN
+        undelivered, again = partial(never_delivered, store), DeliveredAgain()
         if options.applicable:
             made = {name: queue.max_offset for name, queue in watched[0][0].read_queues.items()}
             again = DeliveredAgain(messages_delayed_again(store), popped_again(store, made), asked_again(store, made))
@@ -499,7 +502,8 @@ def _recovery(
             (may_fail if _may_differ(outcome, watched) else predictions).append(found)
             if outcome.profile == main and plan_case is None:
                 plan_case = case
-    predictions.sort(key=lambda p: (p.badness, p.broker_version == main.version), reverse=True)
+        predictions.sort(key=lambda p: (p.badness, p.broker_version == main.version), reverse=True)
+        unread = list(never_read(store, options.made_ms) if predictions[0].starts else ())
     seen_records = watched[0][1]
     predictions += may_fail
     notes = list(_notes(layout, version, main, plan))
@@ -514,7 +518,7 @@ def _recovery(
     if made_again := predictions[0].made_again:
         has = counted(made_again.total(), "message", form=",")
         notes.append(f"a start makes queues of deleted topics again, with {has} ({_by_topic(made_again)})")
-    notes += _unserved(layout, predictions[0])
+    notes += [*_unserved(layout, predictions[0]), *(each.reason for each in unread if not each.waiting)]
     notes += [
         f"a start of {found.broker_version} can fail ({found.reason}): it compares the queues in files with"
         " those in the RocksDB while a thread still writes; if it fails, start it again"
@@ -539,6 +543,7 @@ def _recovery(
         version or main.version,
         bool(barriers_left(layout)),
         options,
+        unread,
     )
 
 

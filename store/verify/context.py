@@ -123,7 +123,7 @@ def note_gaps(gaps: array[int], more: Sequence[int]) -> None:
 
 
 class Predicted(NamedTuple):
-    """Findings about the next start. why_not: why it was not predicted, "" if it was.
+    """Findings about the next start. why_not: why it, or a part of it, was not predicted, "" if it was.
 
     facts: what it does, line by line, each with a label. recovered: `recover` has nothing to do; None: not known.
     config: what it makes of config/.

@@ -10,24 +10,20 @@ verdict.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...formats.pop import REVIVE_TOPIC
 from ..broker.snapshot import lacks_log
 from ..counted import counted, listed
 from ..disk.byte_reader import reading_rate
-from ..disk.layout import KV_STORE
 from ..disk.workers import beside
 from ..errors import Missing, Refused, StoreError
 from ..findings.catalogue import Severity, group_of
 from ..findings.findings import Finding
 from ..findings.next_commands import CUT
 from ..log.commit_log import Batch, Extent
-from ..queues.rocksdb_copy import has_rows
-from ..search.store import StoreReader, silent
 from ..session.journal import HalfStore, InterruptedChange, left_over
 from ..settings.generation import generation_of
 from .context import Mergeable, Predicted, Scope, VerifyContext
@@ -158,9 +154,7 @@ def findings_of_start(found: Recovery) -> Iterator[Finding]:
         yield Finding.of("I-182", root, brought.never_follows)
     mend = CUT if better_cut(found) else None
     yield from _of_prediction(found.layout, worst, "" if found.not_by_files else mend)
-    if worst.starts:
-        with suppress(StoreError), StoreReader(found.layout) as store:
-            yield from _of_what_waits(store, worst.broker_version, found.options.made_ms)
+    yield from _of_what_waits(found)
     count = _without_record(plan) if plan is not None else 0
     if count and not worst.lost.messages:
         are = counted(count, "message that queue units name is", "messages that queue units name are", form=",")
@@ -241,34 +235,20 @@ def _of_prediction(layout: Layout, worst: Prediction, repair: str | None) -> Ite
         yield from forgotten(root, worst.config)
 
 
-def _of_what_waits(store: StoreReader, version: str, now_ms: int) -> Iterator[Finding]:
-    """Yield what waits where a broker of this version, or with these options, does not read it. Raise Unreadable."""
-    from ..inspect.own_topics import is_next, not_read
-    from ..inspect.pop import PopState, pop
-    from ..inspect.transactions import never_asked
-
-    if not is_next(store):
-        return
-    root, places = store.layout.root, [KV_STORE] if has_rows(store.layout.root / KV_STORE) else []
-    if not_read(store, REVIVE_TOPIC):
-        places += [topic for topic in store.named_topics if topic.startswith(REVIVE_TOPIC)]
-    why = {not_read(store, place) for place in places} - {""}
-    rows = pop(store, now_ms, silent).rows if why else []
-    for reason in sorted(why):
-        held = [row.group for row in rows if row.state is PopState.NEVER and row.reason == reason and not row.again]
-        if held:
-            many, groups = counted(len(held), "message", form=","), listed(sorted({*held}), _GROUPS_NAMED)
-            text = f"a broker {version} would never give again {many} that POP consumers of {groups} have: {reason}"
-            ways = f"{_FIRST} acknowledged, or set the groups back (offsets --reset)"
-            yield Finding.of("I-190", root, f"{text}; {ways}", count=len(held))
-    count, reason = never_asked(store)
-    if count:
-        text = f"a broker {version} would never ask for the decision of {counted(count, 'open transaction', form=',')}"
-        yield Finding.of("I-190", root, f"{text}: {reason}; {_FIRST} decided", count=count)
+def _of_what_waits(found: Recovery) -> Iterator[Finding]:
+    """Yield what waits where the start does not read it."""
+    for reason, count, groups in (each for each in found.unread if each.waiting):
+        what, ways = f"ask for the decision of {counted(count, 'open transaction', form=',')}", "decided"
+        if groups:
+            many = counted(count, "message", form=",")
+            what = f"give again {many} that POP consumers of {listed(groups, _GROUPS_NAMED)} have"
+            ways = "acknowledged, or set the groups back (offsets --reset)"
+        text = f"a broker {found.prediction.broker_version} would never {what}: {reason}"
+        text += f"; first run a broker that reads them until they are {ways}"
+        yield Finding.of("I-190", found.layout.root, text, count=count)
 
 
 _GROUPS_NAMED = 3
-_FIRST = "first run a broker that does until they are"
 
 
 def forgotten(root: Path, config: ConfigStart) -> Iterator[Finding]:
@@ -294,7 +274,8 @@ def predict(layout: Layout, version: str | None, verified: VerifiedLog | None, n
         findings = [*unfinished_change(layout.root, left_over(layout)), *refused_by_config(layout, version)]
         return Predicted(findings, error.message)
     facts = (*facts_of(found), *losses_of(found))
-    return Predicted(list(findings_of_start(found)), "", facts, found.recovered, found.config)
+    unknown = next((each.reason for each in found.unread if not each.waiting), "")
+    return Predicted(list(findings_of_start(found)), unknown, facts, found.recovered, found.config)
 
 
 def refused_by_config(layout: Layout, version: str | None) -> Iterator[Finding]:

@@ -7,16 +7,21 @@ import re
 import shlex
 import shutil
 from pathlib import Path
+from random import Random
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from mqstore.formats.epoch_file import FILE as EPOCH_FILE
+from mqstore.store.inspect.pop import pop
+from mqstore.store.recover import broker_bugs
 
 from .. import recovery_cases, stores
 from ..dledger_mishaps import entry_starts
 from ..store.disk.test_lock import other_process
 from ..store.verify.damaged import give_twice
+from ..store.verify.mutations import mutations
 from .damaged_case import SIZES, of_case
 from .datadriven import run_here
 
@@ -144,6 +149,19 @@ def test_a_node_of_a_dledger_group_is_told_what_its_leader_has(peers: str, place
     assert ("a start does not notice the damage." in page) == bool(place)
     told = run_here(["verify", str(root), "--set", f"dLegerPeers={peers}"]).stdout
     assert not any(" --apply --policy broker " in text for text in (page, told))  # which would cut what a start keeps
+
+
+def test_what_a_start_does_not_read_is_found_once_and_has_its_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, looked = stores.unpack("5.3.3-pop", tmp_path), Mock(wraps=pop)
+    mutations()["I-190"].mutate(root, Random("renamed"))
+    monkeypatch.setattr(broker_bugs, "pop", looked)
+    lines = run_here(["recover", str(root), "--set", "brokerClusterName=TestCluster"]).stdout.splitlines()
+    told = lines[lines.index("What waits where a start does not read it:") + 1]
+    assert told.startswith("  a broker 5.3 would never give again 30 messages that POP consumers of ")
+    assert "; first run a broker that reads them until they are acknowledged, or " in told
+    assert looked.call_count == 1
 
 
 def test_every_message_of_a_batch_record_counts(tmp_path: Path) -> None:

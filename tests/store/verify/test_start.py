@@ -16,8 +16,12 @@ from mqstore.store.broker.topics import json_bytes, read_json
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.checkpoint import TimerCheck
 from mqstore.store.disk.layout import Layout
+from mqstore.store.errors import Unreadable
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.findings.next_commands import cure_of
+from mqstore.store.plan.observer import Policy, RecoveryOptions
+from mqstore.store.recover import broker_bugs
+from mqstore.store.recover.recovery import analyze
 from mqstore.store.search.store import StoreReader
 from mqstore.store.session.journal import MOVES, InterruptedChange
 from mqstore.store.verify.context import Scope, VerifyContext
@@ -253,3 +257,18 @@ def test_readers_know_the_version_that_is_named_also_where_no_start_is_simulated
     with StoreReader(unpack("5.3.3-clean", tmp_path)) as store:
         verify(store, Scope(groups=frozenset({"checkpoint"}), broker_version="5.1"))
         assert store.version == "5.1"
+
+
+def test_a_revive_topic_that_cannot_be_read_is_told_beside_what_else_a_start_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreadable(*_: object) -> None:
+        raise Unreadable("cannot read", path="f")
+
+    monkeypatch.setattr(broker_bugs, "pop", unreadable)
+    layout = Layout.open(unpack("5.3.3-pop", tmp_path), BrokerConfig({"brokerClusterName": "Other"}))
+    shutil.rmtree(layout.consume_queue / "work")
+    found = predict(layout, None, None, NOW_MS)
+    assert found.why_not == "it is not known what waits where a start does not read it: cannot read: f"
+    assert "I-182" in {each.code for each in found.findings}
+    assert found.why_not in analyze(layout, options=RecoveryOptions(Policy.KEEP, NOW_MS)).notes
