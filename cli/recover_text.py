@@ -37,7 +37,7 @@ from .loss_text import cut_lines, lost_lines, replica_lines, slave_lines, timer_
 from .options import Common
 from .plan_text import ROWS, CarriedOut, section, steps_text
 from .terminal import page_of, time_text
-from .verdict_text import NEXT_IN_USE, beyond_lines, error_lines, next_lines, started_text
+from .verdict_text import NEXT_IN_USE, alone_text, beyond_lines, cut_text, error_lines, next_lines, started_text
 
 _PLAN = "The plan (nothing is written without --apply):"
 
@@ -181,7 +181,7 @@ def _remedy(before: JudgedRecovery, given: Given) -> str:
         loses = f"loses {_messages(found.plan.lost_messages)}{_behind_the_log(before)}"
         return f"The plan {loses}; it needs a store that no process uses."
     if better_cut(found):
-        return f"`{steps[0]}` ends the log before the damage: the leader sends again what follows, if it still has it."
+        return cut_text(steps[0])
     lost = _messages(found.plan.lost_messages)
     loses = f" loses {lost}{_left_unfired(before)}{_left_unread(before)}" if found.plan.edits else " is next"
     if lacks_first_files(before.verdict):
@@ -365,8 +365,8 @@ def _next(seen: JudgedRecovery, given: Given) -> list[str]:
     if seen.verdict.live:
         return [NEXT_IN_USE if steps else "Next: nothing to do; a process uses the store."]
     if any(step.changes for step in steps):
-        alone = f"Or, if no other node has what follows the damage: {_command(found, given)}"
-        return [*notes, *next_lines(steps), *([alone] if better_cut(found) else ())]
+        alone = [alone_text(_command(found, given))] if better_cut(found) else []
+        return [*notes, *next_lines(steps), *alone]
     if notes:
         renumber = repair_command(found.layout.root, ("queue",), shifted, given)
         return [*notes, f"Next: start the broker, or renumber the units as in the log: {renumber}"]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ..store.broker.profiles import LMQ_OPTIONS
 from ..store.counted import counted
 from ..store.disk.broker_conf import CONFIG_V2, CONFIG_VERSION
-from ..store.findings.next_commands import Given, NextCommand, going_on, next_commands, repair_command
+from ..store.findings.next_commands import Given, NextCommand, cutting, going_on, next_commands, repair_command
 from ..store.repair.parts import QueueStoreKind, RepairPart
 from ..store.repair.recheck import JudgedRepair
 from ..store.repair.repair import Repair
@@ -19,7 +19,7 @@ from .config_text import config_lines, not_back, still_lost_config
 from .options import Common
 from .plan_text import ROWS, CarriedOut, section, steps_text
 from .terminal import page_of
-from .verdict_text import NEXT_IN_USE, beyond_lines, error_lines, next_lines, started_text
+from .verdict_text import NEXT_IN_USE, alone_text, beyond_lines, cut_text, error_lines, next_lines, started_text
 
 _STORE_TYPES = {"rocksdb": "storeType=defaultRocksDB", "files": "storeType=default"}
 
@@ -52,6 +52,7 @@ def repair_text(
         lines += section(title, error_lines(last.verdict, found.layout.root), rows)
     if not asking and (steps := next_steps(last, given, left)):
         lines += ["", *([NEXT_IN_USE] if last.verdict.live else next_lines(steps))]
+        lines += [alone_text(_command(last.repair, given))] if last.better_cut else []
     return page_of(lines)
 
 
@@ -99,6 +100,8 @@ def _verdict(before: JudgedRepair, done: CarriedOut[JudgedRepair] | None, given:
         return f"{sentence}. A change was interrupted: {what} before you start a broker."
     if found.nothing_to_do:
         return f"{sentence}. Nothing to repair in {_parts(found)}."
+    if before.better_cut:
+        return f"{sentence}. {cut_text(cutting(found.layout.root, given))}"
     files = len({edit.path for edit in found.plan.edits})
     unasked = "" if asking else " Nothing is written without --apply."
     return f"{sentence}. {counted(files, 'file')} to repair.{loses}{unasked}"
@@ -146,18 +149,14 @@ def _offsets(found: Repair, rows: int | None) -> list[str]:
 
 
 def next_steps(seen: JudgedRepair, given: Given, left: ConfigStart | None = None) -> list[NextCommand]:
-    """The commands that mend the store, in order; the command of the plan first, if there is a plan. left: as of
-    `config_left`.
+    """The commands that mend the store, in order; the command of the plan first, if there is a plan, or the better one
+    in place of it. left: as of `config_left`.
     """
     found = seen.repair
     if (resuming := going_on(seen.verdict.findings, found.layout.root, given)) is not None:
         return [resuming]
     if not found.nothing_to_do:
-        choice = found.request.choice
-        parts = () if choice.everything else choice.parts
-        queues = [queue_text(queue) for queue in choice.queues]
-        kind = found.request.kind or ""
-        return [repair_command(found.layout.root, parts, queues, given, kind)]
+        return [cutting(found.layout.root, given) if seen.better_cut else _command(found, given)]
     steps = next_commands(
         seen.left(),
         found.layout.root,
@@ -169,3 +168,11 @@ def next_steps(seen: JudgedRepair, given: Given, left: ConfigStart | None = None
     if found.request.kind and left is not None and left.lost_topics and str(again) not in map(str, steps):
         steps.append(again)  # the moved files get entries of what the log has
     return steps
+
+
+def _command(found: Repair, given: Given) -> NextCommand:
+    """The command that carries out the plan."""
+    choice = found.request.choice
+    parts = () if choice.everything else choice.parts
+    queues = [queue_text(queue) for queue in choice.queues]
+    return repair_command(found.layout.root, parts, queues, given, found.request.kind or "")

@@ -21,6 +21,16 @@ def next_lines(steps: Sequence[NextCommand]) -> list[str]:
     return [f"{'Then' if number else 'Next'}: {step}" for number, step in enumerate(steps)]
 
 
+def cut_text(cut: NextCommand) -> str:
+    """What the command does that ends the log of one of several DLedger nodes (`better_cut`)."""
+    return f"`{cut}` ends the log before the damage: the leader sends again what follows, if it still has it."
+
+
+def alone_text(kept: NextCommand) -> str:
+    """When the plan that keeps the log behind the damage is the better one."""
+    return f"Or, if no other node has what follows the damage: {kept}"
+
+
 def by_code(findings: Iterable[Finding]) -> dict[str, list[Finding]]:
     """Findings by code, in the order of the first one of each code."""
     found: dict[str, list[Finding]] = {}

@@ -24,7 +24,7 @@ from ..disk.layout import Layout
 from ..errors import StoreError
 from ..findings.catalogue import Severity, catalogue
 from ..findings.findings import Finding
-from ..findings.next_commands import ALL, INTERRUPTED, MENDS, PARTS, Given, NextCommand, by_hand_for, cure_of
+from ..findings.next_commands import ALL, CUT, INTERRUPTED, MENDS, PARTS, Given, NextCommand, by_hand_for, cure_of
 from ..index.compare import stored_files
 from ..plan.observer import Policy, RecoveryOptions
 from ..plan.plan import Plan
@@ -148,6 +148,13 @@ class JudgedRepair(NamedTuple):
         if not found.nothing_to_do:
             return []
         return unrepairable_of(self.verdict, found.layout, found.request.choice, given)
+
+    @property
+    def better_cut(self) -> bool:
+        """`verify.start.better_cut` for this plan: it changes the log, too."""
+        plan = self.repair.plan if self.repair.request.choice.everything else None
+        fills = plan is not None and bool(plan.fills or plan.cut)
+        return fills and any(finding.repair == CUT for finding in self.verdict.findings)
 
     def left(self) -> list[Finding]:
         """Return the findings without those that the repair was asked to correct and that no plan corrects."""

@@ -394,6 +394,8 @@ def _confined(layout: Layout, choice: Choice, whole: Plan, config: ConfigRepair)
     if reads_log and (of_log := _of_log(layout, whole)):
         pending = left_over(layout)
         first = f"run first: {proposed(layout, 'recover', '--apply')}, or use --all"
+        if layout.has_peers and (whole.fills or whole.cut):
+            first = f"run first what `{proposed(layout, 'recover')}` proposes: another node may have what is lost"
         raise Refused(
             f"the log must be recovered first: {of_log[0].reason}",
             path=of_log[0].path,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,6 +23,7 @@ from mqstore.store.repair.recheck import Unrepairable
 from mqstore.store.start.config import ConfigStart, still_lost
 
 from .. import recovery_cases, stores
+from ..dledger_mishaps import entry_starts
 from ..store.repair.test_compaction import in_commit_log, record_of
 from ..store.verify.mutations.edit import set_field
 from .datadriven import run_here
@@ -164,3 +166,25 @@ def test_what_is_still_lost_is_looked_for_once(
     monkeypatch.setattr("mqstore.cli.config_text.still_lost", noted)
     assert run_here([command, str(root), option, "--apply", "--yes"]).stdout.startswith("Done: re")
     assert asked == [root]
+
+
+def test_a_node_of_a_dledger_group_is_told_to_cut_its_log(tmp_path: Path) -> None:
+    """Tombstones would make its log differ from those of the others for ever."""
+    root = stores.unpack("5.3.3-dledger", tmp_path)
+    path = root / "dledger-n0" / "data" / f"{49152:020d}"
+    with path.open("r+b") as file:
+        file.seek(entry_starts([path])[5])
+        file.write(bytes(300))
+
+    def told(part: str, peers: str) -> tuple[str, str]:
+        result = run_here(["repair", str(root), part, "--set", f"dLegerPeers={peers}"])
+        return f"{result.stdout}{result.stderr}".replace(str(root), "S"), f"--set {shlex.quote(f'dLegerPeers={peers}')}"
+
+    page, options = told("--all", "n0-h:1;n1-h:2")
+    cut, alone = f"mqstore recover S --apply --policy broker {options}", f"mqstore repair S --all --apply {options}"
+    assert f"`{cut}` ends the log before the damage: the leader sends again " in page.splitlines()[0]
+    assert page.splitlines()[-2:] == [f"Next: {cut}", f"Or, if no other node has what follows the damage: {alone}"]
+    assert f"; run first what `mqstore recover S {options}` proposes: " in told("--queues", "n0-h:1;n1-h:2")[0]
+    page, options = told("--all", "n0-h:1")
+    assert page.splitlines()[-1] == f"Next: mqstore repair S --all --apply {options}"
+    assert f"; run first: mqstore recover S --apply {options}, or use --all" in told("--queues", "n0-h:1")[0]
