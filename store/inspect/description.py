@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -484,22 +483,6 @@ def _links(layout: Layout) -> Iterator[str]:
         links = sorted(entry.path for entry in entries if entry.is_symlink())
     for path in links:
         yield f"{os.path.basename(path)} is a link to {os.readlink(path)}"  # noqa: PTH115, PTH119
-
-
-def uncommitted_from(store: StoreReader) -> int | None:
-    """Log position from which on a DLedger group has committed no record, by checkpoint, queues and index: a broker
-    dispatches none of them yet, and the group may still replace them. None without a group of several nodes.
-    """
-    from ..search.log_search import ends_of_queues
-    from ..start.dledger import committed_end
-
-    ends, committed = list[int](), committed_end(Snapshot.listed(store.layout))
-    if committed is None:
-        return None
-    with suppress(StoreError):  # what cannot be read is told elsewhere
-        ends.append(ends_of_queues(store))
-        ends += [file.header.end_physical_offset + 1 for file in store.index.files if file.last and file.consistent]
-    return max([committed, *ends])
 
 
 def describe_path(path: Path, config: BrokerConfig | None = None) -> Description:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from copy import copy
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...formats.derive.ragged import Flags, Ints
+from ...formats.derive.ragged import Ints
 from ...formats.topics import TOPIC_CONFIG_TABLE
 from ..audit.batches import BatchAudits
 from ..audit.messages import UNUSABLE, LogObserver, Messages, Tally
@@ -30,12 +30,13 @@ from ..broker.system_topics import LMQ_PREFIX, group_of_topic, is_system_topic
 from ..columns import Ranges
 from ..disk.layout import Layout
 from ..disk.temporary import Spill
-from ..errors import InvalidInput
+from ..errors import InvalidInput, StoreError
 from ..index.compare import IndexAudit, IndexFiles
 from ..log.commit_log import Batch
-from ..queues.batches import BATCH_UNIT_DTYPE
 from ..queues.hybrid import open_queues
-from ..queues.units import FileUnits, Units, is_used, reaches_beyond
+from ..queues.units import FileUnits
+from ..search.log_search import ends_of_queues
+from ..search.store import StoreReader
 from ..settings.read import Progress
 from ..settings.rocksdb import ConfigForm, in_force
 from ..start.config_load import TOPICS, ConfigRules, LoadAction, config_rules, load_table
@@ -146,6 +147,19 @@ def never_cuts(layout: Layout) -> bool:
     return config.is_slave and layout.dledger is None and not config.has_controller(layout.root)
 
 
+def uncommitted_from(store: StoreReader) -> int | None:
+    """Log position from which on a DLedger group has committed no record, by checkpoint, queues and index: a broker
+    dispatches none of them yet, and the group may still replace them. None if all count (`committed_end`).
+    """
+    ends, committed = list[int](), committed_end(Snapshot.listed(store.layout))
+    if committed is None:
+        return None
+    with suppress(StoreError):  # what cannot be read is told elsewhere
+        ends.append(ends_of_queues(store))
+        ends += [file.header.end_physical_offset + 1 for file in store.index.files if file.last and file.consistent]
+    return max([committed, *ends])
+
+
 class PlanBuilder(LogObserver):
     """Collects what a plan needs from the log: the state of queues and index, and lost messages."""
 
@@ -182,23 +196,15 @@ class PlanBuilder(LogObserver):
         self.batches = BatchAudits(snapshot, rules, (log.start, self.dispatched))
 
     def _dispatched_end(self) -> int:
-        """Where the log ends, or its committed part: in a DLedger group all is committed up to the last unit that names
-        a place in the log, and up to the record of the last index item, whose end `records` finds.
+        """Where the log ends, or before that what `uncommitted_from` says, by positions of records: `records` finds the
+        end of the last one.
         """
-        committed = committed_end(self.snapshot)
-        if committed is None:
-            return self.log.end
-        snapshot, streams = self.snapshot, [audit.stream for audit in self.queues.values()]
-        for entries in snapshot.batch_queues.values():
-            streams.append(FileUnits.of(entries, snapshot.batch_file_bytes, BATCH_UNIT_DTYPE))
-
-        def inside(units: Units) -> Flags:
-            return is_used(units) & ~reaches_beyond(units, self.log.end)
-
-        last = (stream.last(inside) for stream in streams)
-        named = (int(unit["physical_offset"][0]) + int(unit["size"][0]) for _, unit in filter(None, last))
-        indexed = (last + 1 for _, last in self._index_files.ranges)
-        return min(self.log.end, max([committed, *named, *indexed]))
+        layout, end = self.snapshot.layout, self.log.end
+        if not layout.has_peers:
+            return end
+        with StoreReader(layout) as store:
+            committed = uncommitted_from(store)
+        return end if committed is None else min(end, committed)
 
     def _audit(self, name: QueueId) -> QueueAudit:
         if name not in self.queues:

@@ -126,7 +126,7 @@ class _Tracer:
         """Log position from which on nothing tells that the group of a DLedger node has committed a record."""
         if not self._store.layout.has_peers:
             return None
-        from ..inspect.description import uncommitted_from  # few stores need it
+        from ..plan.observer import uncommitted_from  # few stores need it
 
         return uncommitted_from(self._store)
 

@@ -233,7 +233,7 @@ class VerifyContext:
         """
         if not self.store.layout.has_peers:
             return None
-        from ..inspect.description import uncommitted_from  # few stores need it
+        from ..plan.observer import uncommitted_from  # few stores need it
 
         return uncommitted_from(self.store)
 

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from mqstore.formats.dledger import HEAD, HEADER_BYTES
+from mqstore.formats.index_file import HEADER
+from mqstore.formats.index_file import HEADER_BYTES as INDEX_BYTES
 from mqstore.formats.message import MESSAGE
 from mqstore.store.broker.profiles import profile_of
 from mqstore.store.broker.snapshot import Snapshot
@@ -21,11 +23,12 @@ from mqstore.store.findings.catalogue import Severity
 from mqstore.store.library import Store
 from mqstore.store.log.batch import Batch
 from mqstore.store.plan.entries import _rising
-from mqstore.store.plan.observer import Policy, RecoveryOptions
+from mqstore.store.plan.observer import Policy, RecoveryOptions, uncommitted_from
 from mqstore.store.plan.plan import Plan
 from mqstore.store.queues.references import commit_log_of
 from mqstore.store.queues.units import UNIT_DTYPE
 from mqstore.store.recover.recovery import Recovery, analyze
+from mqstore.store.search.store import StoreReader
 from mqstore.store.session.apply import apply
 from mqstore.store.session.undo import session_to_undo, undo
 from mqstore.store.start.log import switches_of
@@ -427,9 +430,29 @@ def test_a_unit_that_names_no_place_in_the_log_commits_nothing(base: Path, tmp_p
     assert in_group(root, Policy.KEEP).dispatched <= records(root)[last].position
 
 
-def in_group(root: Path, policy: Policy, case: str = "") -> Plan:
+def test_an_index_file_that_contradicts_its_header_commits_nothing(base: Path, tmp_path: Path) -> None:
+    """`verify` and the plan agree: both leave the file out."""
+    root = Path(shutil.copytree(base, tmp_path / "store", copy_function=sparse_copy))
+    path, sizes = tmp_path / "index", {"maxHashSlotNum": "97", "maxIndexNum": "400"}
+    min((root / "index").iterdir()).rename(path)
+    as_killed(root, committed=2, voted="n1", last=3)
+    (root / "index").mkdir()
+    path = path.rename(root / "index" / "20261122022900689")
+    slots = np.memmap(path, ">i4", "r+", INDEX_BYTES, (97,))
+    slots[slots > 2] = 0  # two items are left, of the records that the header names
+    slots.flush()
+    set_field(path, 0, HEADER, "index_count", 3)
+    with StoreReader(root, BrokerConfig(PEERS | sizes)) as store:
+        assert uncommitted_from(store) == records(root)[3].position - HEADER_BYTES
+    assert in_group(root, Policy.KEEP, **sizes).dispatched == records(root)[3].position - HEADER_BYTES
+
+
+PEERS = {"dLegerPeers": "n0-h:1;n1-h:2"}
+
+
+def in_group(root: Path, policy: Policy, case: str = "", **options: str) -> Plan:
     """The plan for the store of one of several nodes. case: that of its start."""
-    layout = Layout.open(root, BrokerConfig({"dLegerPeers": "n0-h:1;n1-h:2"}))
+    layout = Layout.open(root, BrokerConfig(PEERS | options))
     found = analyze(layout, VERSION, options=RecoveryOptions(policy), jobs=1)
     assert found.plan is not None and case in ("", found.prediction.case.label)
     return found.plan

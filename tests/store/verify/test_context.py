@@ -120,7 +120,7 @@ def test_places_of_the_log(root: Path) -> None:
 
 
 def test_where_no_group_is_nothing_of_groups_is_imported(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "mqstore.store.inspect.description", None)  # whoever imports it fails
+    monkeypatch.setitem(sys.modules, "mqstore.store.plan.observer", None)  # whoever imports it fails
     with StoreReader(root) as store:
         assert VerifyContext(store, Scope()).uncommitted is None
 
