@@ -103,7 +103,7 @@ def damage_text(ranges: int, size: int, first: str) -> str:
     return f"{counted(ranges, 'damaged range')}, {counted(size, 'byte')}, the first at {first}"
 
 
-class Records(NamedTuple):
+class SingleRecords(NamedTuple):
     """Records that are no array, and the bytes that they come from."""
 
     found: Iterable[Record]
@@ -116,13 +116,13 @@ class Records(NamedTuple):
         return self.bytes_of()
 
 
-def single(record: Record, data: bytes, schema: Construct[Any, Any]) -> Records:
+def single(record: Record, data: bytes, schema: Construct[Any, Any]) -> SingleRecords:
     """A file, or the beginning of a file, that is one record."""
-    return Records([record], lambda: iter([RecordPiece(str(record["type"]), 0, data, schema)]))
+    return SingleRecords([record], lambda: iter([RecordPiece(str(record["type"]), 0, data, schema)]))
 
 
 class Chunk(Protocol):
-    """Consecutive records of a file; see `RecordArray`, `NonRecordRange`, `Records`."""
+    """Consecutive records of a file; see `RecordArray`, `NonRecordRange`, `SingleRecords`."""
 
     def records(self) -> Iterator[Record]:
         """The records, by the field names of the output."""

@@ -10,7 +10,7 @@ from ...store.disk.compressed import read_regular
 from ...store.inspect.recognise import Recognised
 from ...store.settings.read import LARGEST_BYTES, read_config_file, summary_of
 from ..options import Common
-from .chunks import Chunk, NonRecordRange, RecordPiece, Records
+from .chunks import Chunk, NonRecordRange, RecordPiece, SingleRecords
 from .one_file import unreadable
 
 
@@ -25,7 +25,7 @@ def file_chunks(path: Path, kind: str, at: int, common: Common) -> Iterator[Chun
     file = read_config_file(path, kind)
     if file.note:
         common.warn(f"{path}: {file.note}")
-    yield Records(
+    yield SingleRecords(
         islice(file.records(), at, None),
         lambda: iter((RecordPiece(path.name, 0, read_regular(path, LARGEST_BYTES), None),)),
     )

@@ -14,7 +14,7 @@ from ...store.queues.rocksdb import RocksDb, RocksdbConsumeQueues
 from ...store.settings.read import count_entries, entries_text
 from ...store.settings.rocksdb import RocksdbEntry, as_bytes, read_entries
 from ..options import Common
-from .chunks import Chunk, RecordPiece, Records
+from .chunks import Chunk, RecordPiece, SingleRecords
 from .queues import sums
 
 
@@ -27,7 +27,7 @@ def database_chunks(path: Path, at: int, raw: bool = False) -> Iterator[Chunk]:
     with RocksDb.open(path) as database:
         entries = as_bytes(database) if raw else read_entries(database)
         for number, entry in enumerate(islice(entries, at, None), at):
-            yield Records(entry.records, partial(_pieces, number, entry))
+            yield SingleRecords(entry.records, partial(_pieces, number, entry))
 
 
 def _pieces(number: int, entry: RocksdbEntry) -> Iterator[RecordPiece]:
