@@ -94,12 +94,15 @@ class PutMessageOptions(Options):
     def producer_options(self) -> ProducerOptions:
         """The options that a producer passes to the broker. Raises InvalidInput."""
         from ..store.put.producer import ProducerOptions
-        from ..store.search.selection import parse_time
 
-        try:
-            deliver_ms = None if self.deliver_at is None else parse_time(self.deliver_at)
-        except InvalidInput as error:
-            raise InvalidInput(f"--deliver-at: {error}") from None
+        deliver_ms = None
+        if self.deliver_at is not None:
+            from ..store.search.selection import parse_time
+
+            try:
+                deliver_ms = parse_time(self.deliver_at)
+            except InvalidInput as error:
+                raise InvalidInput(f"--deliver-at: {error}") from None
         kind, half = self.compress, self.transaction is TransactionStep.HALF
         return ProducerOptions(self.delay_level, deliver_ms, kind.value if kind else "", self.compress_over, half)
 

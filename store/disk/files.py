@@ -10,7 +10,6 @@ the repair of a store into a change of something else. Its directories may be li
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import hashlib
 import json
@@ -41,6 +40,8 @@ _NOT_SUPPORTED = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP)
 
 def exchange(one: Path, other: Path) -> bool:
     """Exchange two paths atomically; False if the system cannot. Raises OSError."""
+    import ctypes  # most writes do not need it
+
     try:
         rename = ctypes.CDLL(None, use_errno=True).renameat2
     except AttributeError:  # the C library lacks the function
@@ -59,6 +60,8 @@ _START_WRITING = 2
 @cache
 def _sync_file_range() -> Callable[..., int] | None:
     """sync_file_range(2) of the C library, None if it has none."""
+    import ctypes
+
     try:
         call = ctypes.CDLL(None).sync_file_range
     except (AttributeError, OSError):

@@ -376,8 +376,7 @@ class Stored(NamedTuple):
     store_host: Host
 
 
-@dataclass(frozen=True)
-class WriterOptions:
+class WriterOptions(NamedTuple):
     """as_broker: the generation of a new store, or of a store whose own is unknown. store_host: None for that of the
     last record. topic_config: add topics to config/topics.json. follow_links: the store's own directories may be links
     to other disks. numbers_anew: messages bring LMQ offsets from another store; where they get units, they get offsets

@@ -29,8 +29,7 @@ from ..disk.layout import BARRIER_PREFIX, JOURNAL, LOCK, Layout, queue_directori
 from ..errors import NotAStore, NotFound, Refused, Unclean, Unsupported, broken_link, from_os_error
 from ..index.read import sizes_of
 from ..log.message import Message, read_message
-from ..queues.hybrid import all_queues
-from ..queues.read import QueueSummary
+from ..queues.read import ConsumeQueues, QueueSummary
 
 if TYPE_CHECKING:
     from ...formats.derive.ragged import Flags
@@ -161,7 +160,11 @@ def _summaries(layout: Layout, log: MappedFileQueue, log_end: int | None = None)
         batches = batch_summaries(layout)
     if batches and layout.queue_database is not None:
         raise Unsupported(NO_BATCHES, path=layout.queue_database)
-    queues = all_queues(layout)
+    queues = ConsumeQueues(layout)
+    if layout.queue_database is not None:
+        from ..queues.hybrid import all_queues  # imports the readers of a RocksDB
+
+        queues = all_queues(layout)
     try:
         found = queues.summaries(log.start)
         if log_end is None or all((each.end_position or 0) <= log_end for each in found):
