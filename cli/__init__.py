@@ -8,4 +8,4 @@ import gc
 
 # Imports make many objects and hardly any garbage: fewer collections save a tenth of the time of a short command,
 # and a long command does not notice the difference.
-gc.set_threshold(50_000, 20, 20)
+gc.set_threshold(100_000, 20, 20)
