@@ -115,10 +115,12 @@ class Store(search_store.StoreReader):
         ...     [message.keys for message in store.messages("orders", where="@queue_id = 0")][:2]
         [['key5'], ['key8']]
         """
+        from .broker.filter import Where
         from .log.batch import messages
         from .search.log_search import selected
 
         self._check_log(on_damage)
+        where = Where(where) if isinstance(where, str) else where
         batches = selected(
             self, topics=topics, since=since, until=until, where=where, on_damage=on_damage, crc=True, inner=True
         )

@@ -423,7 +423,7 @@ def reader(
         topics=topics,
         since=since,
         until=until,
-        where=where,
+        where=Where(where) if isinstance(where, str) else where,
         on_damage=on_damage,
         crc=not CHECKED.isdisjoint(names),
     )

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -34,7 +34,6 @@ from ..findings.catalogue import Severity
 from ..findings.findings import Finding
 from ..findings.next_commands import proposed
 from ..index.compare import index_edits
-from ..offsets.positions import Clamped
 from ..plan.normalize import normalize
 from ..plan.observer import Policy, RecoveryOptions
 from ..plan.plan import Plan, Reading, make_plan, ranges_of
@@ -55,8 +54,6 @@ from ..start.log import Switches, as_configured, proof_for_rebuild, switches_of
 from ..start.outcome import Outcome
 from ..start.queue_stores import compaction_topics, queue_stores, unserved_topics
 from ..verify.layout import KEPT_THERE
-from .compaction import compaction_repair
-from .config import ConfigRepair, config_repair
 from .database import (
     config_for_databases,
     config_in_files,
@@ -71,6 +68,10 @@ from .ext import ext_repair
 from .index import crc_item_edits, index_fix, stray_files, with_checkpoint
 from .parts import Choice, QueueStoreKind, RepairPart, covers, part_of, part_of_code, refuse_kind
 from .timer import planned_queue, timer_edits
+
+if TYPE_CHECKING:
+    from ..offsets.positions import Clamped
+    from .config import ConfigRepair
 
 _AFTER_ANY_KILL = frozenset({"I-007", "I-009", "I-043", "I-070", "I-101", "I-111", "I-113", "I-118"})
 """Codes of edits that change neither records nor the ends of queues, except to complete them."""
@@ -193,6 +194,8 @@ def replan(layout: Layout, request: Request) -> Plan:
 def _plan(
     layout: Layout, request: Request, tell: Callable[[int], None] | None, jobs: int, proved: ProvedLog | None = None
 ) -> tuple[Plan, ConfigRepair]:
+    from .config import ConfigRepair
+
     choice, profile = request.choice, profile_of(request.version)
     if choice.parts == {RepairPart.QUEUE} and queues_in_database(layout, request.kind):
         _refuse_log(layout, profile)  # the other plans do it themselves
@@ -271,6 +274,9 @@ def repair_parts(
 
     findings: of a `verify` of the store as it is. Raises Refused if the log must be recovered first, Unreadable.
     """
+    from .compaction import compaction_repair  # imports much, and `recover` repairs few stores
+    from .config import ConfigRepair, config_repair
+
     choice, layout = request.choice, snapshot.layout
     if RepairPart.INDEX in choice.parts and (whole.index is None or whole.index.last_kept is not None):
         whole = _with_index(snapshot, whole, request.version, findings)
@@ -478,6 +484,8 @@ def _with_parts(
     snapshot = Snapshot.of(layout)
     profile = as_configured(profile_of(version), layout.broker_config)
     if options.policy is Policy.BROKER:
+        from .config import config_repair
+
         config = config_repair(snapshot, ranges_of(plan.queues), profile, writer_profile(profile.version))
         return replace(plan, edits=[*config.edits, *plan.edits])
     choice = Choice(parts | {RepairPart.LOG, RepairPart.ABORT})

@@ -14,12 +14,11 @@ from contextlib import suppress
 from functools import reduce
 from itertools import dropwhile, islice
 from operator import itemgetter
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
 from ...formats.message import EARLIEST_MS, LATEST_MS
-from ..broker.filter import Where
 from ..broker.system_topics import SCHEDULE_TOPIC
 from ..counted import counted
 from ..disk.byte_reader import UnreadRanges, each_noting, noting
@@ -35,6 +34,9 @@ from ..queues.units import is_valid
 from ..settings.options import options_of
 from .selection import Selection, Slice, Time, TimeRange, parse_range, time_text
 from .store import FoundMessage, Note, StoreReader, Via, silent
+
+if TYPE_CHECKING:
+    from ..broker.filter import Where
 
 LAST_OFFSET = (1 << 63) - 1
 CLOCK_SLACK_MS = 3_600_000
@@ -531,7 +533,7 @@ def selected(
     topics: str | Sequence[str] = (),
     since: Time = None,
     until: Time = None,
-    where: str | Where | None = None,
+    where: Where | None = None,
     on_damage: OnDamage = "warn",
     crc: bool = False,
     inner: bool = False,
@@ -546,10 +548,8 @@ def selected(
     if on_damage not in ("warn", "raise", "skip"):
         raise InvalidInput(f"on_damage is warn, raise or skip, not {on_damage!r}")
     times = parse_range(time_text(since), time_text(until), option="")
-    condition = None if where is None else (Where(where) if isinstance(where, str) else where).to_the_end()
-    one = Selection(times=times, where=condition)
-    names = [topics] if isinstance(topics, str) else topics
-    either = [one._replace(topic=name) for name in names] or [one]
+    one = Selection(times=times, where=None if where is None else where.to_the_end())
+    either = [one._replace(topic=name) for name in ([topics] if isinstance(topics, str) else topics)] or [one]
     around, crc = on_damage != "raise", crc or one.asks_crc
     with noting(around=around):
         end, bounds = store.log_end.position, time_bounds(store, times)
