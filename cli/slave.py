@@ -25,7 +25,9 @@ class SlaveOptions(Options):
     role: BrokerRole | None = option(
         "--role", help="slave: say what a new master would make this slave cut off (needs --epoch)."
     )
-    epoch: Path | None = option("--epoch", metavar="FILE", help="The master's epochFileCheckpoint, or its store.")
+    epoch: Path | None = option(
+        "--epoch", metavar="FILE", help="The master's epochFileCheckpoint; or its store, whose log is compared."
+    )
 
 
 def print_cut(layout: Layout, asked: SlaveOptions, common: Common) -> NoReturn:
@@ -35,7 +37,12 @@ def print_cut(layout: Layout, asked: SlaveOptions, common: Common) -> NoReturn:
     if asked.role is None or asked.epoch is None:
         raise bad_parameter("--role slave and --epoch FILE need each other")
     found = slave_cut(layout, asked.epoch)
-    bad = found.outcome in ("refuses", "unchecked") or bool(found.lost.messages)
+    if asked.epoch.is_dir():
+        from ..store.compare.logs import with_logs_compared
+        from ..store.disk.layout import Layout
+
+        found = with_logs_compared(found, Layout.open(asked.epoch))
+    bad = found.outcome in ("refuses", "unchecked") or bool(found.lost.messages) or found.differs_at is not None
     with common.open_output() as out:
         out.record(found.to_json(), text=_text)
     raise Exit(ExitCode.NO if bad else ExitCode.DONE)
@@ -46,10 +53,15 @@ def _text(record: Mapping[str, Any]) -> str:
     lost = sum(row["messages"] for row in record["lost"])
     gone = counted(lost, "message", form=",")
     first = {
-        "same": f"Nothing is cut off: both logs are the same up to {end}, the end of this one.",
+        "same": "Nothing is cut off"
+        + (
+            f", since by the epochs both logs are the same up to {end}, the end of this one."
+            if record["differs_at"] is not None or not record["compared"]
+            else f": both logs are the same up to {end}, the end of this one."
+        ),
         "copies": "Nothing is cut off: the slave's log is empty, and it asks for the whole log.",
-        "unchecked": f"Nothing is compared: without epochs the slave takes all that the master has behind {end}."
-        " If the logs differ before, its log breaks there: bring epochFileCheckpoint back, or start with no log.",
+        "unchecked": f"The slave compares nothing: without epochs it takes all that the master has behind {end}. If the"
+        " logs differ before, its log breaks there: bring its own epochFileCheckpoint back, or start with no log.",
         "cuts": f"The slave cuts its log at {position} (it ends at {end}) and loses {gone}.",
         "refuses": "The slave never follows: "
         + (
@@ -62,5 +74,7 @@ def _text(record: Mapping[str, Any]) -> str:
     }[record["outcome"]]
     own = "no epoch" if record["last_epoch"] is None else f"epoch {record['last_epoch']}"
     epochs = f"{own} here, {record['master_epoch']} at the master"
+    if (differs_at := record["differs_at"]) is not None:
+        first += f" But the logs differ from {differs_at:,} on, and it keeps what it has there: start it with no log."
     rows = [f"  {row['messages']:>9,} of {row['topic']}/{row['queue_id']}" for row in record["lost"]]
     return page_of([first, f"  {epochs} (by source: {record['by_source']})", *rows])

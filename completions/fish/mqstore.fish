@@ -170,7 +170,7 @@ complete -c mqstore -n '__mqstore_at mqstore recover' -l broker-version -x -a '4
 complete -c mqstore -n '__mqstore_at mqstore recover' -l replica -r -d 'Restore damaged parts from a copy of the same log, a slave\'s or the master\'s: a store, a directory of log files, or several directories that hold one log (a:b).'
 complete -c mqstore -n '__mqstore_at mqstore recover' -l force-empty-log -d 'The log is lost for good: move queues, index, timer and rocksdbstore away and start empty.'
 complete -c mqstore -n '__mqstore_at mqstore recover' -l role -x -a 'slave' -d 'slave: say what a new master would make this slave cut off (needs --epoch).'
-complete -c mqstore -n '__mqstore_at mqstore recover' -l epoch -r -d 'The master\'s epochFileCheckpoint, or its store.'
+complete -c mqstore -n '__mqstore_at mqstore recover' -l epoch -r -d 'The master\'s epochFileCheckpoint; or its store, whose log is compared.'
 complete -c mqstore -n '__mqstore_at mqstore recover' -l apply -d 'Carry out the plan.'
 complete -c mqstore -n '__mqstore_at mqstore recover' -s y -l yes -d 'Do not ask for confirmation.'
 complete -c mqstore -n '__mqstore_at mqstore recover' -l wait -x -d 'Wait SECONDS for the store\'s lock.'

@@ -8,18 +8,22 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ...formats.derive.ragged import Bytes
 from ..counted import counted
 from ..disk.file_queue import MappedFileQueue
+from ..disk.layout import Layout
 from ..log.batch import good_records, messages
 from ..log.commit_log import in_step
 from ..log.message import Message
 from ..search.store import StoreReader
+
+if TYPE_CHECKING:
+    from ..recover.predict import SlaveCut
 
 RANGES_MAX = 10_000
 """If more ranges differ, the last one extends to the end of the rest."""
@@ -106,6 +110,17 @@ def compare_logs(
     if found.samples is None:
         found.apart = _widened(a, b, start, [*found.differing, *found.only_a, *found.only_b])
     return found
+
+
+def with_logs_compared(cut: SlaveCut, master: Layout) -> SlaveCut:
+    """Compare what the slave keeps with its master's log, as no broker does. Raises Unreadable."""
+    with StoreReader(cut.layout) as slave, StoreReader(master) as its:
+        logs = compare_logs(slave, its, note=lambda _: None)
+    if logs.a is None or logs.b is None or logs.same is None:
+        return cut
+    differing = logs.differing if logs.same else [PositionRange(max(logs.a.start, logs.b.start), logs.a.stop)]
+    kept = [each.start for each in differing if each.start < min(cut.position, cut.log_end)]
+    return replace(cut, compared=True, differs_at=min(kept, default=None))
 
 
 def _widened(a: StoreReader, b: StoreReader, start: int, ranges: list[PositionRange]) -> list[PositionRange]:

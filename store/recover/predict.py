@@ -510,6 +510,7 @@ class SlaveCut:
     """outcome: `same`: nothing is cut; `cuts`: from `position` on, the whole log if that expired; `refuses`: no epoch
     is common, no record begins at `position`, or the log ends before it, and the slave retries for ever; `copies`: its
     log is empty; `unchecked`: it has no epochs, and goes on behind its log's end whatever the master's log has before.
+    compared: that what stays is compared with the master's log, byte by byte; differs_at: where it first differs.
     """
 
     layout: Layout
@@ -519,6 +520,8 @@ class SlaveCut:
     own: Sequence[Epoch]
     master: Sequence[Epoch]
     lost: Tally = field(default_factory=Tally)
+    compared: bool = False
+    differs_at: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -530,6 +533,8 @@ class SlaveCut:
             "last_epoch": self.own[-1].number if self.own else None,
             "master_epoch": self.master[-1].number if self.master else None,
             "lost": self.lost.to_json(),
+            "compared": self.compared,
+            "differs_at": self.differs_at,
             "by_source": "AutoSwitchHAClient.doTruncate",
         }
 

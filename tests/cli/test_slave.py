@@ -10,6 +10,7 @@ import pytest
 
 from mqstore.cli.slave import _text
 from mqstore.formats.epoch_file import FILE as EPOCH_FILE
+from mqstore.store.disk.file_queue import file_name
 from mqstore.store.library import Store
 
 from .. import stores
@@ -56,11 +57,23 @@ def test_a_cut_inside_of_a_record_never_comes(root: Path, tmp_path: Path) -> Non
 
 def test_where_nothing_is_cut_the_code_is_0(root: Path, tmp_path: Path) -> None:
     done = asked(root, epochs(tmp_path / "master", 0))
-    assert (done.code, done.stdout.startswith("Nothing is cut off: both logs are the same up to ")) == (0, True)
+    assert (done.code, done.stdout.startswith("Nothing is cut off, since by the epochs both logs are the")) == (0, True)
     (root / EPOCH_FILE).unlink()
     done = asked(root, tmp_path / "master")
     assert done.code == 1 and "before, its log breaks there: " in done.stdout
     assert ".\n  no epoch here, 1 at the master" in done.stdout
+
+
+def test_a_log_that_differs_is_told_where_the_masters_store_is_given(root: Path, tmp_path: Path) -> None:
+    master = Path(shutil.copytree(root, tmp_path / "master"))
+    done = asked(root, master)
+    assert (done.code, done.stdout.startswith("Nothing is cut off: both logs are the same up to ")) == (0, True)
+    with (master / "commitlog" / file_name(0)).open("r+b") as file:
+        file.seek(100)
+        file.write(b"\1")
+    done = asked(root, master)
+    assert done.code == 1 and done.stdout.startswith("Nothing is cut off, since by the epochs both logs are the same")
+    assert "But the logs differ from 100 on, and it keeps what it has there: start it with no log." in done.stdout
 
 
 @pytest.mark.parametrize("words", [["--role", "slave"], ["--epoch", "x"]])
@@ -72,7 +85,7 @@ def test_one_option_without_the_other(words: list[str], root: Path) -> None:
 def test_names_make_no_lines_of_their_own() -> None:
     found: dict[str, Any] = {"outcome": "refuses", "position": -1, "log_end": 9, "last_epoch": 3, "master_epoch": 4}
     lost = [{"messages": 2, "topic": "t\nmqstore: all is well", "queue_id": 0}]
-    page = _text({**found, "by_source": "-1", "lost": lost})
+    page = _text({**found, "by_source": "-1", "lost": lost, "compared": False, "differs_at": None})
     assert "no epoch starts at the same position in both files." in page
     assert len(page.splitlines()) == 3
 

@@ -12,12 +12,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mqstore.formats.epoch_file import FILE as EPOCH_FILE
 from mqstore.store.compare import logs
-from mqstore.store.compare.logs import LogsCompared, PositionRange, compare_logs, differing_fields
+from mqstore.store.compare.logs import LogsCompared, PositionRange, compare_logs, differing_fields, with_logs_compared
+from mqstore.store.disk.file_queue import file_name
+from mqstore.store.disk.layout import Layout
 from mqstore.store.log.batch import Batch, messages
 from mqstore.store.log.commit_log import in_step
+from mqstore.store.recover.predict import slave_cut
 from mqstore.store.search.store import StoreReader
 
+from ...stores import messages as truth_messages
 from ...stores import unpack
 
 
@@ -134,3 +139,25 @@ def test_quick_says_how_much_it_has_looked_at(pair: tuple[Path, Path], monkeypat
     whole = compared(*pair)
     assert found.samples is not None and whole.samples is None
     assert 4 * 512 <= found.compared < whole.compared / 10
+
+
+def test_what_a_slave_keeps_is_compared_with_its_masters_log(tmp_path: Path) -> None:
+    """A former master that got the new one's epochs cuts nothing; no broker looks at what lies before."""
+    slave = unpack("5.3.3-v2", tmp_path)
+    master = Path(shutil.copytree(slave, tmp_path / "master"))
+    for root in (slave, master):
+        (root / EPOCH_FILE).write_text("1\n0\n1-0\n")
+
+    def cut() -> tuple[str, bool, int | None]:
+        found = with_logs_compared(slave_cut(Layout.open(slave), master), Layout.open(master))
+        return found.outcome, found.compared, found.differs_at
+
+    assert cut() == ("same", True, None)
+    row = list(truth_messages("5.3.3-v2"))[-5]
+    last = row["physical_offset"] + row["total_size"] - 1
+    with (master / "commitlog" / file_name(0)).open("r+b") as file:
+        file.seek(last)
+        file.write(b"\0")
+    assert cut() == ("same", True, last)
+    (master / EPOCH_FILE).write_text(f"2\n0\n1-0\n2-{row['physical_offset']}\n")
+    assert cut() == ("cuts", True, None), "what differs is cut off"
