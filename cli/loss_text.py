@@ -91,7 +91,8 @@ def timer_lines(found: Recovery) -> list[str]:
     if timers.never_fired:
         lines.append(f"  {timers.never_fired:>9,}  would never fire")
     if timers.fired_twice:
-        lines.append(f"  {timers.fired_twice:>9,}  would fire twice")
+        twice = f"{'up to ' if timers.if_elected else ''}{timers.fired_twice:,}"
+        lines.append(f"  {twice:>9}  would fire twice{timers.if_elected}")
     if timers.loops:
         ticks = counted(timers.loops, " tick would lead to itself", " ticks would lead to themselves", form=">9,")
         lines.append(f"  {ticks}, and stop the timer")

@@ -73,7 +73,8 @@ def _again(record: Record) -> Iterator[str]:
     """What is delivered already and comes again, of delay levels or timers."""
     if record["again"]:
         when = "would be delivered once too often if the broker were killed now"
-        yield f"  {record['again']:,} {when if record['live'] else 'will be delivered once too often'}"
+        when = when if record["live"] else "will be delivered once too often"
+        yield f"  {record['again']:,} {when}{', if this node is elected' if record.get('if_elected') else ''}"
 
 
 def _timers_text(record: Record, common: Common) -> Iterator[str]:

@@ -33,6 +33,7 @@ from ..errors import UnreadableRange, Unsupported
 from ..log.batch import DAMAGED, Batch, Extent
 from ..log.commit_log import CommitLog
 from ..log.message import Mark
+from ..queues.units import LARGEST_OFFSET
 from ..search.store import Note, StoreReader
 from ..timer.read import (
     CUT,
@@ -299,11 +300,12 @@ class TimerFacts:
 
     group: number of the message of a record. delivered: message → positions of its records in real topics. fires_ms:
     when the wheel has the record next, NOWHERE for never; rolled: then it is only rolled; cancelling: then it acts as a
-    cancel message. times: how often it fires, by its entries and by the queue. tick_ms: the tick of its newest entry,
-    NOWHERE without one. unread: its entry names too few bytes, or bytes behind the end of the log: a broker finds no
-    message there. in_queue: a broker has still to read it from the timer topic's queue. cut_off: a broker that starts
-    cuts the log before it. damage: as in `Scanned`. poison: the queue offset where a broker's reading gets stuck, since
-    TIMER_OUT_MS is no number there (B35), or None.
+    cancel message. times: how often it fires, by its entries and by the queue; if_elected: of these, once only if the
+    broker is elected after its start (B45). tick_ms: the tick of its newest entry, NOWHERE without one. unread: its
+    entry names too few bytes, or bytes behind the end of the log: a broker finds no message there. in_queue: a broker
+    has still to read it from the timer topic's queue. cut_off: a broker that starts cuts the log before it. damage: as
+    in `Scanned`. poison: the queue offset where a broker's reading gets stuck, since TIMER_OUT_MS is no number there
+    (B35), or None.
     """
 
     records: TimerRecords
@@ -313,6 +315,7 @@ class TimerFacts:
     delivered: dict[int, list[int]]
     fires_ms: Ints
     times: Ints
+    if_elected: Flags
     rolled: Flags
     tick_ms: Ints
     cancelling: Flags
@@ -356,6 +359,7 @@ def facts_of(records: TimerRecords, scanned: Scanned, wheel: WheelPosition, know
     in_queue = records.queue_offset >= wheel.queue_offset
     if wheel.queue_end is not None:
         in_queue &= records.queue_offset < wheel.queue_end
+    if_elected = in_queue & (records.queue_offset >= wheel.elected_offset)
     bad = records.queue_offset[in_queue & (records.out_ms == NO_NUMBER)]
     named = np.sort(entries.offset_py[waits])
     times = np.searchsorted(named, records.position, "right") - np.searchsorted(named, records.position, "left")
@@ -366,7 +370,8 @@ def facts_of(records: TimerRecords, scanned: Scanned, wheel: WheelPosition, know
         group,
         out,
         _values_at(known_to.fires_ms[waits], next_, of_waiting),
-        times + in_queue,
+        times + in_queue + if_elected,
+        if_elected,
         (magic & MAGIC_ROLL) != 0,
         _values_at(entries.tick_ms, newest, of_any),
         (magic & (MAGIC_ROLL | MAGIC_DELETE)) == MAGIC_DELETE,
@@ -425,15 +430,16 @@ class WheelPosition:
     """Where a broker continues: times in ms, offsets in the timer topic's queue and in the log.
 
     last_read_ms: of timercheck. read_ms: from where slots are read; later than last_read_ms if the store stood still
-    for longer than the wheel goes round. queue_end: behind the last unit of that queue, None if not known.
-    timer_log_end, log_end: what a broker keeps of timer log and commit log, None if not known. in_rocksdb: messages
-    wait in a RocksDB, too. time_ms, last_pos: slots in use from read_ms on.
+    for longer than the wheel goes round. elected_offset: as in `TimerState`. queue_end: behind the last unit of that
+    queue, None if not known. timer_log_end, log_end: what a broker keeps of timer log and commit log, None if not
+    known. in_rocksdb: messages wait in a RocksDB, too. time_ms, last_pos: slots in use from read_ms on.
     """
 
     ticks: Ticks
     last_read_ms: int = 0
     read_ms: int = 0
     queue_offset: int = 0
+    elected_offset: int = LARGEST_OFFSET
     queue_end: int | None = None
     timer_log_end: int | None = None
     log_end: int | None = None
@@ -497,7 +503,7 @@ def _after_start(outcome: Outcome, store: StoreReader, now_ms: int) -> WheelPosi
     if state is not None:
         wheel.last_read_ms = state.check.last_read_time_ms
         wheel.read_ms = max(state.read_time_ms, wheel.read_ms)
-        wheel.queue_offset = state.queue_offset
+        wheel.queue_offset, wheel.elected_offset = state.queue_offset, state.elected_offset
         wheel.timer_log_end = state.log_end
         wheel.add(np.arange(len(state.wheel), dtype=np.int64), state.wheel)
     wheel.queue_end = queue.max_offset if queue else 0

@@ -211,7 +211,8 @@ class Timers:
 
     read_timestamp, queue_offset: from where a broker reads the wheel (or the RocksDB) and the timer topic's queue.
     engine: wheel or RocksDB. live: a process uses the store: a broker writes timercheck once a second, and continues
-    from memory, so `again` counts messages that come again only if it is killed now.
+    from memory, so `again` counts messages that come again only if it is killed now. if_elected: some of them come
+    again only if the broker becomes the master after its start (B45).
     """
 
     now_ms: int
@@ -219,6 +220,7 @@ class Timers:
     queue_offset: int = 0
     engine: Engine = Engine.WHEEL
     live: bool = False
+    if_elected: bool = False
     rows: list[Timer] = field(default_factory=list)
     cancels: list[Cancel] = field(default_factory=list)
 
@@ -237,6 +239,7 @@ class Timers:
             "read_timestamp": self.read_timestamp,
             "queue_offset": self.queue_offset,
             "live": self.live,
+            "if_elected": self.if_elected,
             **{state.value: sum(row.state is state for row in self.rows) for state in TimerMessageState},
             "overdue": sum(row.overdue for row in self.rows),
             "again": sum(row.again for row in self.rows),
@@ -269,6 +272,7 @@ def timers(
         cancels = Cancels(facts, store, now_ms)
         plain = facts.records.cancels.length <= 0
         found.rows = [_row(facts, cancels, rows, now_ms) for rows in facts.messages(plain)]
+        found.if_elected = not wheel.in_rocksdb and bool(facts.if_elected.any())
         found.cancels = cancels.all
     if scanned.at_once is not None:
         found.rows += _at_once(scanned.at_once)

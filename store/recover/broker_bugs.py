@@ -246,12 +246,17 @@ class TimerLoss:
         return f"{np.datetime64(self.read_timestamp or 0, 'ms')}+00:00, the time read in timercheck"
 
     @property
+    def if_elected(self) -> str:
+        """The condition on which messages are delivered twice, "" if there is none."""
+        return ", if it is elected" if "B45" in self.bugs else ""
+
+    @property
     def twice_text(self) -> str:
         """Messages that a broker would deliver twice, or although they were cancelled; "" for none."""
         why = f" ({', '.join(self.bugs)})" if self.bugs else ""
-        count = counted(self.fired_twice, "timed message", form=",")
+        count = ("up to " if self.if_elected else "") + counted(self.fired_twice, "timed message", form=",")
         cancelled = f", and {self.uncancelled:,} that were cancelled" if self.uncancelled else ""
-        return f"{count}{why} twice{cancelled}" if self.fired_twice else ""
+        return f"{count}{why} twice{cancelled}{self.if_elected}" if self.fired_twice else ""
 
     def to_json(self) -> dict[str, Any]:
         """Return the object `prediction.timers`."""
@@ -298,6 +303,8 @@ def timer_loss(outcome: Outcome, now_ms: int, delivered: DeliveredTimers) -> Tim
     bugs += [bug] if never > too_late and (bug := _why_never(outcome, state, entries)) else []
     bugs += ["B34"] if reread else []
     bugs += ["B35"] if stuck is not None else []
+    elected_at = _unread_at(queue, state.elected_offset)
+    bugs += ["B45"] if any(row.positions[-1] >= elected_at for row in twice) else []
     pending = int(own.sum()) - done + forgotten + unread
     why_never = _TOO_LATE if too_late else ""
     ahead = _ahead(read_ms, now_ms)

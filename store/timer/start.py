@@ -37,7 +37,7 @@ from ..disk.layout import Layout
 from ..queues.edits import is_zero_from
 from ..queues.references import commit_log_of
 from ..queues.start_rocksdb import StartedQueue
-from ..queues.units import is_valid, is_whole_file
+from ..queues.units import LARGEST_OFFSET, is_valid, is_whole_file
 from .read import due_ms, is_entry, wheel_at_rest, wheel_bytes
 from .wheel import Ticks
 
@@ -54,8 +54,9 @@ _BUFFER_BYTES = (4 << 20) + 100
 
 @dataclass
 class TimerState:
-    """The timer after load. queue_offset: of the next unit of the timer topic's queue to read. removed: files behind
-    the end of the log; deleted: empty files.
+    """The timer after load. queue_offset: of the next unit of the timer topic's queue to read; elected_offset: of the
+    first one that is read once more if the broker becomes the master after its start (B45). removed: files behind the
+    end of the log; deleted: empty files.
     """
 
     files: list[LoadedFile]
@@ -65,6 +66,7 @@ class TimerState:
     ticks: Ticks
     log_end: int = 0
     queue_offset: int = 0
+    elected_offset: int = LARGEST_OFFSET
     read_time_ms: int = 0
     removed: list[LoadedFile] = field(default_factory=list)
     deleted: list[DirectoryEntry] = field(default_factory=list)
@@ -165,6 +167,8 @@ def _recover(
         reason = f"IllegalArgumentException: newLimit {wrong}"
         return Refusal("timer-log-end", reason, str(snapshot.layout.timer_log))
     state.queue_offset = _queue_offset(snapshot, profile, state, place, log, queue)
+    if _is_elected_later(snapshot.layout):
+        state.elected_offset = state.check.master_timer_queue_offset
     ticks = state.ticks
     state.read_time_ms = max(state.check.last_read_time_ms, ticks.oldest_ms(now_ms))
     used = state.wheel[state.used(state.read_time_ms)]
@@ -172,6 +176,12 @@ def _recover(
     if len(beyond) and (first := int(beyond["first_pos"].min())) < state.log_end:
         _revise(snapshot, state, first, check=False)
     return state
+
+
+def _is_elected_later(layout: Layout) -> bool:
+    """The broker starts as if it were a master, and a DLedger group or a controller makes it one later (B45)."""
+    elects = layout.dledger is not None or layout.broker_config.has_controller(layout.root)
+    return elects and not layout.broker_config.is_slave
 
 
 def _revise(snapshot: Snapshot, state: TimerState, begin: int, *, check: bool) -> int:

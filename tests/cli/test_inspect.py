@@ -221,3 +221,6 @@ def test_timers_of_a_running_broker_come_again_only_if_it_is_killed(tmp_path: Pa
     assert "would be delivered once too often if the broker were killed now" in used.stdout
     assert "(again)" not in used.stdout and "a broker would continue at" in used.stdout
     assert '"live":true' in told.stdout
+    check.write_bytes(data[:16] + bytes(16) + data[32:])
+    elected = run_here(["inspect", str(root), "--timers", "--now", str(read_ms), "--set", "enableControllerMode=true"])
+    assert "will be delivered once too often, if this node is elected" in elected.stdout

@@ -174,11 +174,14 @@ def test_timers_and_items_of_the_index() -> None:
     assert timer_lines(prediction(0, 1))[1].startswith("1 delayed message would be delivered again: delayOffset.json")
     assert timer_lines(prediction(0, asked_again=2))[1].startswith("2 committed transactions would be asked about")
     all_of_it = {"pending": 2000, "never_fired": 1, "fired_twice": 2, "loops": 1, "stuck_at": 0, "read_timestamp": 1}
-    lines = timer_lines(prediction(0, harmless=False, bugs=("B1", "B2"), fires_from="later", **all_of_it))
+    more: dict[str, Any] = {"harmless": False, "bugs": ("B1", "B2"), "fires_from": "later", **all_of_it}
+    lines = timer_lines(prediction(0, **more, if_elected=""))
     assert lines[1] == "Timed messages, 2,000 of them waiting (B1, B2):"
     assert [each.split(maxsplit=1) for each in lines[2:5]] == [
         ["1", "would never fire"],
         ["2", "would fire twice"],
         ["1", "tick would lead to itself, and stop the timer"],
     ]
+    elected = timer_lines(prediction(0, **more, if_elected=", if it is elected"))
+    assert elected[3].strip() == "up to 2  would fire twice, if it is elected"
     assert "behind queue offset 0" in lines[5] and lines[6].endswith("would fire before later")

@@ -1,4 +1,4 @@
-"""Timed messages that a start forgets, fires twice, or gets stuck at (spec 07, B31 to B36)."""
+"""Timed messages that a start forgets, fires twice, or gets stuck at (spec 07, B31 to B36, B45)."""
 
 from __future__ import annotations
 
@@ -212,6 +212,33 @@ def test_what_a_killed_broker_fires_twice(name: str, tmp_path: Path) -> None:
     entries = Counter(e["offset_py"] for slot in slots for e in slot["chain"])
     assert found is not None
     assert found.fired_twice - 1 == sum(count > 1 for count in entries.values()) > 0
+
+
+def test_who_is_elected_after_the_start_reads_the_queue_twice(tmp_path: Path) -> None:
+    """B45: what the wheel lacks comes twice, too. A start as a slave reads as far as the master has, and no further."""
+    root = stores.unpack("5.3.3-timer-killed", tmp_path)
+
+    def after(options: dict[str, str]) -> tuple[TimerLoss, Outcome, int]:
+        layout = Layout.open(root, BrokerConfig.of(options))
+        outcome = simulate(Snapshot.of(layout), profile_of("5.3"), now_ms=SOON_MS)
+        found = loss_of(outcome, SOON_MS)
+        with StoreReader(layout) as store:
+            told = timers(store, SOON_MS, silent, started=outcome)
+        assert found is not None and told.if_elected == bool(found.if_elected)
+        return found, outcome, sum(row.again for row in told.rows)
+
+    alone, _, _ = after({})
+    assert alone.bugs == ["B34"] and alone.twice_text.endswith("twice")
+    assert after({"enableControllerMode": "true", "brokerRole": "SLAVE"})[0] == alone
+    found, outcome, told = after({"enableControllerMode": "true"})
+    state, queue = outcome.timer, outcome.read_queues[TIMER_QUEUE]
+    assert state is not None and state.elected_offset == state.check.master_timer_queue_offset
+    twice = queue.max_offset - state.queue_offset + 1  # and one that was delivered since timercheck was written
+    assert alone.fired_twice < found.fired_twice == twice == told
+    assert found.twice_text == f"up to {twice} timed messages (B34, B45) twice, if it is elected"
+    at_end = state.check._replace(last_timer_queue_offset=queue.max_offset, master_timer_queue_offset=queue.max_offset)
+    (root / "config" / TIMER_CHECK).write_bytes(at_end.to_bytes())
+    assert "B45" not in after({"enableControllerMode": "true"})[0].bugs
 
 
 @pytest.mark.parametrize("name", [n for n in stores.NAMES if "-timer-" in n and "rocks" not in n])

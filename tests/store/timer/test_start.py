@@ -18,9 +18,11 @@ from mqstore.store.broker.profiles import profile_of
 from mqstore.store.broker.snapshot import Snapshot
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.checkpoint import TimerCheck
+from mqstore.store.disk.file_queue import file_name
 from mqstore.store.disk.layout import Layout
 from mqstore.store.recover.recovery import analyze
 from mqstore.store.repair.parts import RepairPart, chosen
+from mqstore.store.timer import start
 from mqstore.store.timer.start import TimerState, entries_end, load_timer, recover_timer
 
 from ... import stores
@@ -34,6 +36,22 @@ TIMER = chosen([RepairPart.TIMER], ())
 def test_recover_without_being_told(name: str, tmp_path: Path) -> None:
     found = analyze(Layout.open(unpack(name, tmp_path)))
     assert found.nothing_to_do and not found.harmful
+
+
+def test_who_starts_as_a_master_and_is_elected_later(tmp_path: Path) -> None:
+    """In both kinds of group brokerRole is ASYNC_MASTER, unless it is set."""
+    alone, group = tmp_path / "alone", tmp_path / "group"
+    for directory in (alone / "commitlog", group / "dledger-n0" / "data"):
+        directory.mkdir(parents=True)
+        (directory / file_name(0)).write_bytes(bytes(8))
+    controller = {"enableControllerMode": "true"}
+    for root, options, later in (
+        (alone, {}, False),
+        (alone, controller, True),
+        (alone, {**controller, "brokerRole": "SLAVE"}, False),
+        (group, {}, True),
+    ):
+        assert start._is_elected_later(Layout.open(root, BrokerConfig(options))) == later
 
 
 @pytest.mark.few(2)
