@@ -257,7 +257,7 @@ def _with_unreferenced(
         op = topic == OP_TOPIC
         most = least + OFFSET_BYTES if op else forms.whole(topic)  # with the body of an op record
         low = max(place.low, reach.get(place.queue, 0))
-        between = rooms[bisect_left(ends, low) : bisect_right(ends, place.high)]
+        between = rooms[bisect_right(ends, low) : bisect_right(ends, place.high)]
         for room in between:
             names = 0 if op else more[room.fill]
             if room.begin < low or not (size := room.take(least, most + names)):
@@ -267,7 +267,7 @@ def _with_unreferenced(
                 queues.append(place.queue)
             rows[room.fill].append((room.begin, size, numbers[place.queue], place.queue_offset))
             room.begin += size
-            reach[place.queue] = room.begin
+            reach[place.queue] = room.begin - 1
             break
         else:
             tight.update(room.fill for room in between)

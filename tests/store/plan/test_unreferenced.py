@@ -128,6 +128,33 @@ def test_a_number_out_of_reach_makes_no_lost_messages() -> None:
     assert [place.queue_offset for place in found] == [1, 2]
 
 
+def without_three(root: Path, *, shifted: bool) -> int:
+    """Zeros in place of three records and their units. shifted: the unit behind them takes the first one's place.
+    Returns how many messages the plan loses.
+    """
+    with writer(root, "5.3") as store:
+        for _ in range(7):
+            store.append(NewMessage(b"orders", b"x", queue_id=0, born_timestamp=NOW))
+    for message in log_of(root, TINY)[3:6]:
+        overwrite(root / "commitlog", LOG_FILE, message.position, bytes(message.total_size))
+    path = root / "consumequeue/orders/0" / f"{0:020d}"
+    units, gone = path.read_bytes(), bytes(3 * UNIT_BYTES)
+    ends = units[: len(gone)], units[2 * len(gone) :]
+    path.write_bytes(b"".join((*ends, gone) if shifted else (ends[0], gone, ends[1])))
+    return kept(root, "5.3").lost_messages
+
+
+def test_what_a_renumbered_record_skips_is_not_lost(tmp_path: Path) -> None:
+    """The disk was full: a broker gave the first record behind the zeros the unit of the first lost one."""
+    assert without_three(tmp_path, shifted=True) == 0
+    assert [m.queue_offset for m in log_of(tmp_path, TINY) if m.topic == "orders"] == [0, 1, 2, 3]
+
+
+def test_messages_for_whose_tombstones_there_is_no_room_are_lost(tmp_path: Path) -> None:
+    assert without_three(tmp_path, shifted=False) == 3
+    assert len([m for m in log_of(tmp_path, TINY) if m.topic == "orders"]) < 7
+
+
 def light(name: str, tmp_path: Path) -> tuple[Path, BrokerConfig]:
     """A real store with LMQs, and its configuration."""
     root = stores.unpack(name, tmp_path)
