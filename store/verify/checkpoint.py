@@ -103,6 +103,8 @@ def times(context: VerifyContext) -> None:
             usual = name == _INDEX_TIME and value <= (_newest_full(context) or 0)
             if usual:
                 text += ", and so are the full index files: the last messages that they name are lost"
+            else:
+                text += ": the log has lost its last messages, or the field is wrong"
             severity = Severity.WARNING if usual else None
             context.findings.add("I-111", found.path, text, severity=severity)
 

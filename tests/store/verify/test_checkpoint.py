@@ -84,6 +84,10 @@ def test_times(root: Path, name: str) -> None:
         newest = verify(store, Scope(groups=frozenset({"commit_log"}))).facts.newest
     assert "I-111" not in {code for code, _ in with_fields(root, **{name: newest})}
     assert "I-111" in {code for code, _ in with_fields(root, **{name: newest + 1})}
+    (finding,) = (finding for finding in said(root) if finding.code == "I-111")
+    assert finding.message.endswith(
+        "1 ms later than the newest message: the log has lost its last messages, or the field is wrong"
+    )
 
 
 @pytest.mark.parametrize(("name", "code"), [("confirm_phy_offset", "I-113"), ("logics_physical_offset", "I-117")])
