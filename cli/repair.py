@@ -37,7 +37,7 @@ class Parts(Options):
     as_: QueuesChoice | None = option("--as", help="With --queues: move them into a RocksDB, or into files.")
     index: bool = flag("--index", help="The index files.")
     checkpoint: bool = flag("--checkpoint", help="The checkpoint.")
-    config: bool = flag("--config", help="Broken files of config/, consumer offsets outside their queue.")
+    config: bool = flag("--config", help="Broken files of config/, wrong consumer offsets, topics without an entry.")
     timer: bool = flag("--timer", help="Timer log and timer wheel.")
     ext: bool = flag("--ext", help="consumequeue_ext.")
     compaction: bool = flag("--compaction", help="Compaction topics.")
@@ -94,6 +94,10 @@ def repair(
     restores them. Repairing a part does not change the log or abort. If the log itself is damaged, run mqstore
     recover first. After a repair of the whole store, everything that is still wrong is named, with the reason and
     what you can do.
+
+    A topic without an entry in topics.json may have been deleted, and one with more queues than its entry says may
+    have got fewer. So --all, like recover, leaves this as it is, unless topics.json is damaged or lacks topics in use;
+    --config adds the entries and raises readQueueNums.
 
     --queues rebuilds a RocksDB of queues as a whole if any of its units or rows differs from the log. --as rocksdb
     moves queues from files into a RocksDB, --as files back; every queue keeps its offsets. Change storeType in

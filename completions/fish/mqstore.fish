@@ -193,7 +193,7 @@ complete -c mqstore -n '__mqstore_at mqstore repair' -l queues -d 'All queues; q
 complete -c mqstore -n '__mqstore_at mqstore repair' -l as -x -a 'rocksdb files' -d 'With --queues: move them into a RocksDB, or into files.'
 complete -c mqstore -n '__mqstore_at mqstore repair' -l index -d 'The index files.'
 complete -c mqstore -n '__mqstore_at mqstore repair' -l checkpoint -d 'The checkpoint.'
-complete -c mqstore -n '__mqstore_at mqstore repair' -l config -d 'Broken files of config/, consumer offsets outside their queue.'
+complete -c mqstore -n '__mqstore_at mqstore repair' -l config -d 'Broken files of config/, wrong consumer offsets, topics without an entry.'
 complete -c mqstore -n '__mqstore_at mqstore repair' -l timer -d 'Timer log and timer wheel.'
 complete -c mqstore -n '__mqstore_at mqstore repair' -l ext -d 'consumequeue_ext.'
 complete -c mqstore -n '__mqstore_at mqstore repair' -l compaction -d 'Compaction topics.'

@@ -291,6 +291,8 @@ def next_commands(
         commands = [_saving(lost, root, given, unmendable)] if any(lost.values()) else []
     else:
         commands = [_mending(mended, root, given, whole=whole)] if mended else []
+        same = by_hand.pop(commands[0].words, []) if commands else []
+        commands = [each._replace(codes=(*each.codes, *_codes(same))) for each in commands]
         if renumbered and to_renumber:
             again = repair_command(root, (QUEUE,), to_renumber, given)
             commands.append(again._replace(codes=_codes(renumbered)))

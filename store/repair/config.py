@@ -3,7 +3,9 @@ I-140).
 
 Entries that contradict their own key, or that no broker writes, are corrected: a broker looks up the key, so names
 inside an entry follow it. What an entry lacks comes from the store: a topic has as many queues as its messages need
-(I-076, I-142 to I-144, I-149, I-150, I-154). Offsets of consumers, LMQs and delay levels, also of consumers in a
+(I-142 to I-144, I-149, I-154). A topic without an entry may have been deleted, and one with more queues than its
+entry says may have got fewer (I-076, I-150): this is corrected if a repair of config/ alone is asked for, or if
+topics.json is damaged or lacks topics in use. Offsets of consumers, LMQs and delay levels, also of consumers in a
 RocksDB, are brought inside their queues (I-077, I-144, I-146, I-152): a queue that provably never had a message ends at
 0, and what names no queue is removed. Positions of transactions follow their topics (I-189), those of compaction their
 queues (I-165). Everything else stays.
@@ -29,7 +31,7 @@ from ...formats.position_checkpoint import FILE as POSITION_CHECKPOINT
 from ...formats.position_checkpoint import QUEUE_OFFSET_MAP
 from ...formats.subscription_group import GROUP_NAME, SUBSCRIPTION_GROUP_TABLE
 from ...formats.topics import READ_QUEUE_NUMS, TOPIC_CONFIG_TABLE, TOPIC_NAME, WRITE_QUEUE_NUMS
-from ..broker.profiles import DispatchRules, Profile, WriterProfile
+from ..broker.profiles import Profile, WriterProfile
 from ..broker.snapshot import QueueId, Snapshot
 from ..broker.system_topics import LMQ_PREFIX, SCHEDULE_TOPIC, TRANSACTION_POSITIONS, group_of_topic, is_system_topic
 from ..broker.topics import BATCH_QUEUES, CLEANUP_POLICY, COMPACTED, QUEUE_TYPE, json_bytes, new_topic, read_json
@@ -37,7 +39,7 @@ from ..counted import counted
 from ..disk.file_queue import start_of
 from ..disk.files import Edit
 from ..disk.layout import Layout, queue_directories
-from ..errors import InvalidInput, one_line
+from ..errors import InvalidInput, Unreadable, one_line
 from ..inspect.own_topics import has_own_records
 from ..inspect.transactions import TransactionPositions, transaction_queues
 from ..offsets.move import clamped_in_database
@@ -52,7 +54,7 @@ from ..start import config_load
 from ..start.config import ConfigStart, config_start, lone_position
 from ..tiered.segments import with_serial, without_segment
 from ..verify.config_entries import MODES, PERM_MOST
-from ..verify.config_files import ConfigTables
+from ..verify.config_files import ConfigTables, used_topics
 
 _SHOWN_CHARS = 60
 """Most characters shown of a name or value."""
@@ -63,7 +65,7 @@ _SINGLE_NUMBERS = frozenset({"perm", *_QUEUE_NUMBERS})  # numbers of a topic tha
 class Proven(NamedTuple):
     """What the store proves. highest: topic → its highest queue id. unserved: topics with queues that need an entry.
     topics, groups: known names. lost_groups: groups that something names and a start would not load. attributes: topic
-    → attributes shown by its files. queues: all queues.
+    → attributes shown by its files. queues: all queues. as_queues: topics get what their queues show.
     """
 
     highest: Mapping[str, int]
@@ -74,10 +76,16 @@ class Proven(NamedTuple):
     attributes: Mapping[str, Json]
     queues: frozenset[QueueId]
     profile: WriterProfile
+    as_queues: bool
 
     def topic(self, topic: str) -> Json:
         entry = new_topic(topic, self.highest[topic], self.profile)
         return {**entry, "attributes": self.attributes[topic]} if topic in self.attributes else entry
+
+    def of_file(self, loaded: config_load.LoadedConfig, gone: frozenset[str]) -> Proven:
+        """What counts for a file: all, if it has lost entries."""
+        lost = loaded.name in gone or loaded.start is not config_load.LoadAction.LOADS
+        return self._replace(as_queues=self.as_queues or lost)
 
 
 def _repair_topics(content: Json, proven: Proven) -> Iterator[tuple[str, str]]:
@@ -100,10 +108,10 @@ def _repair_topics(content: Json, proven: Proven) -> Iterator[tuple[str, str]]:
             if is_int(count) and count <= 0:
                 most = max([*sound, proven.highest.get(topic, -1) + 1])
                 yield "I-142", _set(entry, topic, column, most or fresh[column])
-        needed = proven.highest.get(topic, -1) + 1
+        needed = proven.highest.get(topic, -1) + 1 if proven.as_queues else 0
         if topic in proven.topics and all(is_int(n := entry.get(c, 1)) and n < needed for c in _QUEUE_NUMBERS):
             yield "I-076", _set(entry, topic, _QUEUE_NUMBERS[0], needed)
-    for topic in sorted(proven.unserved - set(table)):
+    for topic in sorted(proven.unserved - set(table)) if proven.as_queues else ():
         table[topic] = proven.topic(topic)
         yield "I-150", f"{_short(topic)}: it has queues but no entry"
 
@@ -200,14 +208,18 @@ class ConfigRepair:
     clamped: list[Clamped] = field(default_factory=list)
 
 
-def config_repair(snapshot: Snapshot, ranges: Ranges, profile: Profile, writer: WriterProfile) -> ConfigRepair:
-    """Plan the repair. ranges: (min, max) offset per queue; a log without files begins at 0. Raises Unreadable."""
+def config_repair(
+    snapshot: Snapshot, ranges: Ranges, profile: Profile, writer: WriterProfile, *, as_queues: bool = False
+) -> ConfigRepair:
+    """Plan the repair. ranges: (min, max) offset per queue; a log without files begins at 0. as_queues: topics get what
+    their queues show, also where topics.json may be right without it. Raises Unreadable.
+    """
     made, layout, rules = ConfigRepair(), snapshot.layout, config_load.config_rules(profile)
     tables = ConfigTables.read(layout, rules)
     databases = config_load.load_databases(layout, rules)
     with StoreReader(layout) as store:
         start = config_start(layout, profile, ranges, partial(never_delivered, store))
-    proven = _proven(snapshot, tables, start, ranges, writer, profile.dispatch)
+    proven = _proven(snapshot, tables, start, ranges, profile, writer, as_queues=as_queues)
     gone = frozenset() if start.bare else start.forgotten - start.databases
     if config_load.TOPICS in start.databases or layout.copies_config:  # not read, or replaced by those of the master
         proven = proven._replace(unserved=frozenset())
@@ -243,7 +255,7 @@ def config_repair(snapshot: Snapshot, ranges: Ranges, profile: Profile, writer: 
             _set_counter(content, stored, alone=name not in start.databases)
         whole = list(_whole_numbers(name, {member: content.get(member) for member in (*OFFSET_TABLES, MEMBER_OF[LMQ])}))
         moved = list(clamp(name, content, bounds))
-        mended = _FILES[name](content, proven) if name in _FILES else ()
+        mended = _FILES[name](content, proven.of_file(loaded, gone)) if name in _FILES else ()
         repaired = [*whole, *mended, *_move_transactions(name, content, layout, reason)]
         reasons = [reason, counted(len(moved), "wrong offset") if moved else ""]
         reasons += [what for _, what in repaired[:_LISTED]]
@@ -257,6 +269,18 @@ def config_repair(snapshot: Snapshot, ranges: Ranges, profile: Profile, writer: 
     made.edits += edits
     made.clamped += moved
     return made
+
+
+def _last_records(store: StoreReader) -> Iterator[int]:
+    """Yield the positions of the last record of each queue, and of those behind them. Raises Unreadable."""
+    try:
+        queues = store.queue_summaries
+    except Unreadable:  # the log alone tells
+        queues = []
+    yield from (queue.last_position for queue in queues if queue.last_position is not None)
+    start, _ = store.near_the_end(queues)
+    for batch in store.good_records(start, store.log_end.position) if start is not None else ():
+        yield from batch.position.tolist()
 
 
 def _completing(
@@ -353,8 +377,10 @@ def _proven(
     tables: ConfigTables,
     start: ConfigStart,
     ranges: Ranges,
+    profile: Profile,
     writer: WriterProfile,
-    rules: DispatchRules,
+    *,
+    as_queues: bool,
 ) -> Proven:
     """Collect what queues, log and config/ show of topics and groups, lost groups included. Raises Unreadable."""
     highest: dict[str, int] = {}
@@ -364,9 +390,10 @@ def _proven(
     known = tables.names("topic_config", "topic")
     there = {queue.topic for queue in queue_directories(snapshot.layout.consume_queue)}
     unserved = {topic for topic in there & set(highest) if not is_system_topic(topic)}
-    if rules.any_queue:
-        with StoreReader(snapshot.layout) as store:
+    with StoreReader(snapshot.layout) as store:
+        if profile.dispatch.any_queue:
             unserved = {topic for topic in unserved - known if has_own_records(store, topic)}
+        as_queues = as_queues or bool(used_topics(store, profile, tables, start.unserved, _last_records(store)))
     return Proven(
         highest,
         frozenset(unserved),
@@ -376,6 +403,7 @@ def _proven(
         _attributes(snapshot),
         frozenset(ranges),
         writer,
+        as_queues,
     )
 
 

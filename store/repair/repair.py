@@ -288,7 +288,7 @@ def repair_parts(
         ranges = dict.fromkeys((*snapshot.queues, *snapshot.batch_queues, *named), (0, 0))
     if RepairPart.CONFIG in choice.parts:
         writer = writer_profile(request.version)
-        config = config_repair(snapshot, ranges, profile, writer)
+        config = config_repair(snapshot, ranges, profile, writer, as_queues=not choice.everything)
         config.edits.extend(_databases_named_again(layout, everything=choice.everything))
     if choice.everything:
         demanded = switches.demand_crc(profile.record)

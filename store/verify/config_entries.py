@@ -302,9 +302,12 @@ def queues_have_a_topic(context: VerifyContext) -> Iterator[FileFault]:
     unknown = {queue.topic for queue in context.store.queues} - known
     if unknown:
         from ..inspect.own_topics import has_own_records  # only needed then
-    used = used_topics(context, known) if whole and not bare and database is None else frozenset()
+    used = frozenset[str]()
+    if whole and not bare and database is None and not context.live:
+        unserved = config_start_of(context).unserved
+        used = used_topics(context.store, context.profile, tables, unserved, context.log.last)
     if used:
-        yield FileFault(layout.config / TOPICS, not_served(context, used), Severity.ERROR)
+        yield FileFault(layout.config / TOPICS, not_served(context, used), Severity.ERROR, "config")
     for topic in sorted(unknown - used):
         if is_system_topic(topic) or topic.startswith(LMQ_PREFIX):
             continue

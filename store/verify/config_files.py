@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial, wraps
 from pathlib import Path
@@ -20,6 +20,7 @@ from ...formats.json_table import DATA_VERSION
 from ...formats.kinds import KINDS, Syntax
 from ...formats.message_properties import RETRY_PREFIX
 from ...formats.rocksdb_config import FORBIDDEN, KV_DATA_VERSION
+from ..broker.profiles import Profile
 from ..broker.snapshot import QueueId
 from ..broker.system_topics import HALF_TOPIC, OP_TOPIC, is_system_topic
 from ..counted import counted, listed
@@ -30,6 +31,7 @@ from ..findings.catalogue import Severity
 from ..queues.rocksdb import RocksDb, is_rocksdb
 from ..queues.rocksdb_copy import database_loss
 from ..search.log_search import never_delivered
+from ..search.store import StoreReader
 from ..settings.generation import databases_are_newer
 from ..settings.parse import is_int
 from ..settings.read import FILES, TEMPORARY, ConfigFile, backup_note, read_if_there
@@ -327,30 +329,34 @@ def config_start_of(context: VerifyContext) -> ConfigStart:
     return context.kept(ConfigStart, found)
 
 
-def used_topics(context: VerifyContext, known: Collection[str]) -> frozenset[str]:
+def used_topics(
+    store: StoreReader, profile: Profile, tables: ConfigTables, unserved: Iterable[str], last: Iterable[int]
+) -> frozenset[str]:
     """Return topics without an entry that were in use when the store was left, so that nobody deleted them: all, if the
     newest message is of one of them, so that topics.json is older than the log; else those of which a group has a
     position that would have gone with the topic. None where topics are copied from a master; and a broker makes retry
     topics for its groups.
+
+    unserved: as of `ConfigStart`. last: positions of the last records of the log.
     """
     from ..inspect.own_topics import has_own_records
 
-    layout, store = context.store.layout, context.store
-    if context.live or layout.copies_config:
+    bare = {topic for topic in unserved if not topic.startswith(RETRY_PREFIX)}
+    bare -= tables.names("topic_config", "topic")
+    if store.layout.copies_config or not bare:
         return frozenset()
-    bare = {topic for topic in config_start_of(context).unserved if not topic.startswith(RETRY_PREFIX)} - {*known}
-    if context.profile.dispatch.any_queue:
+    if profile.dispatch.any_queue:
         bare = {topic for topic in bare if has_own_records(store, topic)}
-    if bare and _newest_topic(context) not in bare:
-        gone_with_topic = config_load.config_rules(context.profile).positions_go_with_topic
-        rows = config_tables(context).entries("consumer_offset") if gone_with_topic else ()
+    if bare and _newest_topic(store, last) not in bare:
+        gone_with_topic = config_load.config_rules(profile).positions_go_with_topic
+        rows = tables.entries("consumer_offset") if gone_with_topic else ()
         bare &= {row.values["topic"] for row in rows if row.values.get("table") == OFFSET_TABLE}
     return frozenset(bare)
 
 
-def _newest_topic(context: VerifyContext) -> str:
+def _newest_topic(store: StoreReader, last: Iterable[int]) -> str:
     """Return the topic of the newest message of a client; "" if it is not among the last records of the log."""
-    found = context.store.messages_at(sorted(context.log.last, reverse=True))
+    found = store.messages_at(sorted(last, reverse=True))
     return next((message.topic for message in found if not is_system_topic(message.topic)), "")
 
 

@@ -82,7 +82,7 @@ def test_every_story_is_whole() -> None:
 
 
 def test_commands_are_ones_that_exist() -> None:
-    by_hand = re.compile(r"(mqstore (recover|salvage|verify|inspect|dump|get)|mv|cp|touch|df) ")
+    by_hand = re.compile(r"(mqstore (recover|repair|salvage|verify|inspect|dump|get)|mv|cp|touch|df) ")
     for told in catalogue().values():
         if told.repair and told.repair not in MENDS:
             assert by_hand.match(told.repair), f"{told.code}: {told.repair}"

@@ -206,6 +206,11 @@ def test_warnings_have_commands_of_their_own() -> None:
     touch = replace(found("I-013"), repair="touch -r {path} /older")
     told = tidying_commands([touch, found("I-151"), found("I-091"), found("I-107")], "s")
     assert [str(each) for each in told] == ["touch -r 'p q' /older", "mqstore repair s --index --apply"]
+    told = tidying_commands([found("I-091"), found("I-076"), found("I-150")], "s")
+    commands = {"mqstore repair s --index --apply": ("I-091",), "mqstore repair s --config --apply": ("I-076", "I-150")}
+    assert {str(each): each.codes for each in told} == commands
+    told = tidying_commands([found("I-150"), found("I-149")], "s")
+    assert {str(each): each.codes for each in told} == {"mqstore repair s --config --apply": ("I-149", "I-150")}
 
 
 def test_no_command_by_hand_where_a_finding_lacks_a_name_for_it() -> None:

@@ -12,6 +12,7 @@ import pytest
 from mqstore.formats.consume_queue import UNIT_BYTES
 from mqstore.formats.index_file import HEADER_BYTES
 from mqstore.formats.timer_check import FILE as TIMER_CHECK
+from mqstore.store.broker.topics import dumps, loads
 from mqstore.store.damage.scenario import drill
 from mqstore.store.damage.scenarios import scenario_of
 from mqstore.store.disk.broker_conf import BrokerConfig
@@ -26,7 +27,7 @@ from mqstore.store.plan.plan import Plan
 from mqstore.store.recover.broker_bugs import TimerLoss
 from mqstore.store.recover.recovery import Recovery, analyze
 from mqstore.store.recover.recovery import replan as replan_recovery
-from mqstore.store.repair.parts import RepairPart, chosen
+from mqstore.store.repair.parts import Choice, RepairPart, chosen
 from mqstore.store.repair.recheck import unrepairable_texts
 from mqstore.store.repair.repair import Request, replan, replan_with_parts, widened
 from mqstore.store.search.selection import queue_of
@@ -42,6 +43,7 @@ from ...recovery_cases import config_of
 from ..queues.test_rocksdb_copy import NEW
 from ..session.test_undo import everything
 from .mended import find_unrepairable
+from .test_repair import examined
 
 pytestmark = pytest.mark.long
 
@@ -385,6 +387,26 @@ def test_a_warning_in_a_part_that_needs_the_log_is_mended_with_an_error_elsewher
     found = looked_at(root, config, "5.3.3")
     assert found.plan is not None and found.options.exact
     assert any(edit.path.startswith(str(root / "index")) for edit in found.plan.edits)
+
+
+@pytest.mark.parametrize(("gone", "in_use"), [("logs", False), ("later", True)])
+def test_what_may_be_deleted_comes_back_only_where_it_is_asked_for(gone: str, in_use: bool, tmp_path: Path) -> None:
+    """Or where the newest message is of a topic without an entry; not because something else is damaged."""
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    path = root / "config" / "topics.json"
+    content = loads(path.read_text())
+    del content["topicConfigTable"][gone]
+    content["topicConfigTable"]["orders"] |= {"readQueueNums": 1, "writeQueueNums": 1}
+    path.write_text(dumps(content))
+    (root / "consumequeue" / "orders" / "1" / f"{0:020}").write_bytes(bytes(2000))
+    found = looked_at(root, BrokerConfig({}), None)
+    assert found.plan is not None and found.options.exact
+    choices = (Choice(), chosen([RepairPart.CONFIG], ()))
+    plans = [found.plan, *(examined(root, BrokerConfig({}), choice).plan for choice in choices)]
+    reasons = [[edit.reason for edit in plan.edits if edit.path == str(path)] for plan in plans]
+    reason = f"orders: readQueueNums 1 -> 4; {gone}: it has queues but no entry"
+    assert reasons == [[reason] * in_use, [reason] * in_use, [reason]]
+    assert any(note.endswith("--config --apply` (I-150)") for note in found.notes) != in_use
 
 
 @pytest.mark.few(12)
