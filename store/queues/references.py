@@ -12,7 +12,7 @@ region that it has names in.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -296,6 +296,8 @@ class _LogBegins:
         self._times: dict[QueueId, int] = {}
         #: A queue's last record so far, if it has queue offset 0: its position, the record before, how many lie before.
         self._pending: dict[QueueId, tuple[int, int, int]] = {}
+        #: By topic: queues that a start has made of what it had before it was deleted.
+        self._brought_back: dict[str, set[int]] = {}
 
     def add(self, records: Batch) -> None:
         """Take the next records of the log."""
@@ -356,18 +358,19 @@ class _LogBegins:
         """Yield each queue that has records with queue offset 0, and the position of the last of them."""
         return ((QueueId(topic, n), zero) for topic, zeros in self._zeros.items() for n, zero in zeros.items())
 
-    def begins(self, topic: str, oldest: int, *, partly: bool) -> dict[int, int]:
+    def begins(self, topic: str, oldest: int, in_use: int, *, partly: bool) -> dict[int, int]:
         """Where the queues of a topic that was made again begin, by queue id; empty if it was not (`QueueBegins`).
 
-        partly: some queues may still have units of their earlier records.
+        in_use: how many queues get messages. partly: some queues may still have units of their earlier records.
         """
         firsts, older = self._firsts.get(topic) or {}, self.older[topic]
         if not firsts:  # no unit is on disk yet: only the queue offsets in the records count
             zeros = self._zeros.get(topic, {})
             older = max((self._before[QueueId(topic, n)] for n in zeros), default=-1)
             firsts = {n: zero for n, zero in zeros.items() if zero > older and self._before[QueueId(topic, n)] >= 0}
-        if partly:
-            firsts = {n: begin for n, begin in firsts.items() if begin > older}
+        first = min((begin for n, begin in firsts.items() if n < in_use), default=-1)
+        back = self._brought_back[topic] = {n for n in firsts if n >= in_use and self._lasts[topic].get(n, -1) < first}
+        firsts = {n: begin for n, begin in firsts.items() if n not in back and (begin > older or not partly)}
         first = min(firsts.values(), default=-1)
         if not 0 <= older < first or oldest >= first or any(QueueId(topic, n) not in self._in_front for n in firsts):
             return {}
@@ -386,7 +389,8 @@ class _LogBegins:
     def in_front(self, begins: Mapping[str, Mapping[int, int]]) -> dict[QueueId, int]:
         """How many records lie before the begin of each queue of these topics."""
         known = {QueueId(topic, n) for topic, numbers in begins.items() for n in numbers}
-        return {q: (self._in_front if q in known else self._counts)[q] for q in self._counts if q.topic in begins}
+        asked = [q for q in self._counts if q.topic in begins and q.queue_id not in self._brought_back[q.topic]]
+        return {q: (self._in_front if q in known else self._counts)[q] for q in asked}
 
 
 def _first_of(queues: ConsumeQueues, queue: QueueId) -> int | None:
@@ -409,13 +413,13 @@ class QueueBegins:
     such a queue begins with a later record, and with queue offset 0.
 
     These are queues of a topic that was deleted and made again, and LMQs of LITE topics with a TTL: 5.5.1 deletes an
-    LMQ that got no message for so long, as a whole. ttl_ms: the TTL of each of these topics. topics: all that the
-    broker knows; empty if unknown.
+    LMQ that got no message for so long, as a whole. ttl_ms: the TTL of each of these topics. in_use: how many queues
+    get messages, of each topic that the broker knows; empty if unknown.
     """
 
     layout: Layout
     ttl_ms: Mapping[str, int]
-    topics: Container[str] = ()
+    in_use: Mapping[str, int] = field(default_factory=dict)
     _firsts: dict[QueueId, int | None] = field(default_factory=dict, init=False, compare=False)
     _asked: dict[tuple[str, int], bool] = field(default_factory=dict, init=False, compare=False)
 
@@ -472,12 +476,10 @@ class QueueBegins:
             return firsts
         return None
 
-    @contextmanager
-    def _queues(self) -> Iterator[ConsumeQueues]:
+    def _queues(self) -> closing[ConsumeQueues]:
         from .hybrid import all_queues  # imports this room's readers of a RocksDB
 
-        with closing(all_queues(self.layout)) as queues:
-            yield queues
+        return closing(all_queues(self.layout))
 
     @cached_property
     def _firsts_of_topics(self) -> dict[str, dict[int, int]]:
@@ -485,10 +487,9 @@ class QueueBegins:
         found: dict[str, dict[int, int]] = {}
         with self._queues() as queues:
             names = [QueueId(topic, queue_id) for topic, queue_id, _ in queues]
-        for topic, queue_id in names:
-            first = self.first(QueueId(topic, queue_id))
-            if first is not None and first >= 0:
-                found.setdefault(topic, {})[queue_id] = first
+        for queue in names:
+            if (first := self.first(queue)) is not None and first >= 0:
+                found.setdefault(queue.topic, {})[queue.queue_id] = first
         return found
 
     @cached_property
@@ -500,8 +501,9 @@ class QueueBegins:
         if is_system_topic(topic):
             return False
         if firsts := self._firsts_of_topics.get(topic):
-            return min(firsts.values()) > self._oldest
-        known = not self.topics or topic in self.topics  # nobody reads the log for a deleted topic
+            mine = (first for n, first in firsts.items() if n < self.in_use.get(topic, LARGEST_OFFSET))
+            return min(mine, default=0) > self._oldest
+        known = not self.in_use or topic in self.in_use  # nobody reads the log for a deleted topic
         return known and not has_topic(self.layout.batch_consume_queue, topic)
 
     def _in_topic(self, queue: QueueId) -> int:
@@ -514,10 +516,12 @@ class QueueBegins:
         """Where queues of topics that were made again begin, by queue id, and how many messages lie before each.
 
         A topic was made again if each of its queues begins with queue offset 0, and all records before the first ones
-        that queues name lie before all of these begins; otherwise the queues are not new, or a queue was cut. Queues of
-        a topic without units begin with their last record of queue offset 0, if other records lie before one of them.
-        Queues of another topic that lack nothing must be older: otherwise all queues may have been lost, and made by a
-        start. If no queue is left, one of another topic must go on in the log. Reads the log.
+        that queues name lie before all of these begins; otherwise the queues are not new, or a queue was cut. Queues
+        that get no messages by topics.json, and have none behind these begins, do not count: a start after a kill makes
+        them of what the topic had before. Queues of a topic without units begin with their last record of queue offset
+        0, if other records lie before one of them. Queues of another topic that lack nothing must be older: otherwise
+        all queues may have been lost, and made by a start. If no queue is left, one of another topic must go on in the
+        log. Reads the log.
         """
         seen = self._begins_in_log(self._firsts_of_topics)
         firsts = {topic: min(each.values()) for topic, each in self._firsts_of_topics.items()}
@@ -525,7 +529,8 @@ class QueueBegins:
         oldest = min(whole, default=LARGEST_OFFSET if firsts else -1)
         partly = self.layout.rocksdb_queues  # a killed broker may have deleted queues only in memory
         may_be = filter(self._may_be_made_again, seen.older)
-        found = {t: begins for t in may_be if (begins := seen.begins(t, oldest, partly=partly))}
+        asked = ((t, seen.begins(t, oldest, self.in_use.get(t, LARGEST_OFFSET), partly=partly)) for t in may_be)
+        found = {topic: begins for topic, begins in asked if begins}
         return found, seen.in_front(found)
 
     def _begins_in_log(self, firsts: Mapping[str, dict[int, int]], start: int = 0) -> _LogBegins:

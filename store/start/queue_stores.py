@@ -20,7 +20,7 @@ from ...formats.derive import Columns
 from ...formats.derive.ragged import Flags, Ints
 from ...formats.hashing import java_integer, java_string
 from ...formats.message import SysFlag
-from ...formats.topics import TOPIC_CONFIG_TABLE
+from ...formats.topics import TOPIC_CONFIG_TABLE, WRITE_QUEUE_NUMS
 from ..audit.verified import VerifiedRun
 from ..broker.dispatch import Dispatched, dispatch_columns
 from ..broker.dispatch_record import Dispatching
@@ -47,7 +47,7 @@ from ..queues.references import QueueBegins
 from ..queues.rocksdb import RocksDb, is_rocksdb
 from ..queues.start import QueueState
 from ..queues.start_rocksdb import Commit, DatabaseState, Queued, RowDamage
-from ..queues.units import UNIT_DTYPE, Units, joined
+from ..queues.units import LARGEST_OFFSET, UNIT_DTYPE, Units, joined
 from .config_load import TOPICS, ConfigRules, config_rules, load_table
 
 _FILES = "default"
@@ -210,7 +210,14 @@ def _queue_begins(layout: Layout) -> QueueBegins:
     if ttl_ms := {topic: ttl for topic, entry in topics.items() if (ttl := _ttl_ms(entry))}:
         with suppress(Unreadable, Unsupported), closing(all_queues(layout)) as queues:
             has_queues = next(iter(queues), None) is not None
-    return QueueBegins(layout, ttl_ms if has_queues else {}, frozenset(topics))
+    in_use = {topic: _queues_in_use(entry) for topic, entry in topics.items()}
+    return QueueBegins(layout, ttl_ms if has_queues else {}, in_use)
+
+
+def _queues_in_use(entry: Any) -> int:
+    """How many queues of a topic get messages; no limit if its entry does not tell."""
+    count = entry.get(WRITE_QUEUE_NUMS) if isinstance(entry, dict) else None
+    return count if isinstance(count, int) and count > 0 else LARGEST_OFFSET
 
 
 def _attributes(entry: Any) -> dict[Any, Any]:

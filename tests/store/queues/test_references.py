@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections import Counter
 from collections.abc import Callable
@@ -216,7 +217,7 @@ def test_a_topic_that_was_made_again_twice_without_a_unit_begins_with_the_last(t
         last = [item for item in store.log.scan() if isinstance(item, Batch)][-1].take(slice(-2, None))
     assert last.columns.ints("queue_offset").tolist() == [0, 1] and begins == [last.position[0]] * 3
     assert again.left == {QueueId("A", 0): 3, QueueId("A", 1): 2}
-    assert QueueBegins(layout, {}, {"U"})("A", 0, 0) == 0
+    assert QueueBegins(layout, {}, {"U": 1})("A", 0, 0) == 0
 
 
 def test_where_no_other_topic_has_its_queues_all_may_be_lost(tmp_path: Path) -> None:
@@ -286,6 +287,32 @@ def test_a_queue_that_a_topic_made_again_has_not_used_was_deleted_with_it(tmp_pa
     _put(tmp_path, *"AA", queue_id=2)
     shutil.rmtree(tmp_path / "consumequeue" / "A" / "2")
     assert any(text.startswith("ERROR I-070 ") and "A/2" in text for text in _wrong(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("oldest", "queues", "later", "is_lost"),
+    [("U", 1, "", False), ("A", 1, "", False), ("U", 2, "", True), ("U", 1, "A", True)],
+)
+def test_queues_that_a_start_has_made_of_a_deleted_topic_are_none_of_the_new_one(
+    oldest: str, queues: int, later: str, is_lost: bool, tmp_path: Path
+) -> None:
+    """4.9.7 and 5.5.1, after a kill. If it has as many queues, or these go on, the first may have been lost alone."""
+    _put(tmp_path, oldest, queue_id=1)
+    _put(tmp_path, "U")
+    _put(tmp_path, *"AAA", queue_id=1)
+    _put(tmp_path, *"AAU")
+    (tmp_path / "consumequeue" / "A" / "1").rename(tmp_path / "1")
+    _lose(tmp_path, "A")
+    _put(tmp_path, *"AAU")
+    (tmp_path / "1").rename(tmp_path / "consumequeue" / "A" / "1")
+    _put(tmp_path, *later, queue_id=1)
+    path = tmp_path / "config" / "topics.json"
+    content = json.loads(path.read_text())
+    content["topicConfigTable"]["A"]["writeQueueNums"] = queues
+    path.write_text(json.dumps(content))
+    assert any(text.startswith("ERROR I-070 A/0 unit 0 ") for text in _wrong(tmp_path)) == is_lost
+    notes = analyze(Layout.open(tmp_path), "5.3").notes
+    assert any(note.startswith("2 messages in no queue (A: 2)") for note in notes) != is_lost
 
 
 @pytest.mark.parametrize(("later", "messages", "again"), [("U", 2, 4), ("UAU", 4, 2)])
