@@ -28,6 +28,11 @@ _TIMES = ("physic_msg_timestamp", "logics_msg_timestamp", _INDEX_TIME)
 _FAR_BEHIND_MS = 60_000
 """Age that logics_msg_timestamp may have in a running 5.5 broker; I-115 reports more in a store at rest."""
 
+_FIRST_FLUSH_MS = 11_000
+"""A broker has flushed the whole log, and set physic_msg_timestamp, so long after its first message: it looks each half
+second whether ten seconds are over.
+"""
+
 
 class _CheckpointFile(NamedTuple):
     """The checkpoint file: its bytes and the values in them."""
@@ -81,11 +86,21 @@ def page(context: VerifyContext) -> None:
     dispatched = context.log.records and context.log.dispatched
     if dispatched and not context.live and not found.data.strip(b"\0"):
         text = "it has only zeros: it was wiped"
-        young = context.crashed and context.log.start == 0
+        young = context.log.start == 0 and (context.crashed or _is_short(context))
         if young:
-            text = "it has only zeros: the broker was killed before its first write, or the file was wiped"
+            ended = "killed" if context.crashed else "stopped"
+            text = f"it has only zeros: the broker was {ended} before its first write, or the file was wiped"
         severity = Severity.WARNING if young else Severity.ERROR
-        context.findings.add("I-110", found.path, text, severity=severity, unclean=young)
+        context.findings.add("I-110", found.path, text, severity=severity, unclean=young and context.crashed)
+
+
+def _is_short(context: VerifyContext) -> bool:
+    """Return whether a broker may have written no time yet when it was stopped: the flush of a stop sets none, nor does
+    a put of 5.5 or into a RocksDB (spec 4.1).
+    """
+    by_puts = not (context.profile.queues.has_flushed_position or context.store.layout.rocksdb_queues)
+    first_ms = None if by_puts else context.store.store_time(0)
+    return first_ms is not None and context.log.newest - first_ms < _FIRST_FLUSH_MS
 
 
 @after("I-111")

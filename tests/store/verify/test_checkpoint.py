@@ -69,6 +69,18 @@ def test_zeros_alone_are_damage_once_messages_were_dispatched(root: Path) -> Non
     assert ("I-110", Severity.WARNING, True) in {(f.code, f.severity, f.unclean) for f in said(root)}
 
 
+@pytest.mark.parametrize(
+    ("name", "severity"),
+    [("5.5.0-ipv6", Severity.WARNING), ("4.9.7-ipv6", Severity.ERROR), ("5.5.0-clean", Severity.ERROR)],
+)
+def test_a_broker_of_5_5_that_was_stopped_at_once_leaves_zeros(name: str, severity: Severity, tmp_path: Path) -> None:
+    """A real 5.5.1 does: no flush has set a time in its first ten seconds. A put of 4.9 sets one."""
+    root = unpack(name, tmp_path)
+    (root / "checkpoint").write_bytes(bytes(PAGE_BYTES))
+    (finding,) = (finding for finding in said(root) if finding.code == "I-110")
+    assert (finding.severity, finding.unclean) == (severity, False)
+
+
 def test_a_byte_behind_the_fields(root: Path) -> None:
     with (root / "checkpoint").open("r+b") as file:
         file.seek(PAGE_BYTES - 3)
