@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from mqstore.formats.hashing import java_hash
 from mqstore.formats.timer_log import UNIT_BYTES
 from mqstore.store.disk.file_queue import MappedFile
+from mqstore.store.findings.catalogue import Severity
 from mqstore.store.findings.findings import Finding
 from mqstore.store.search.store import StoreReader
 from mqstore.store.verify.context import Scope, VerifyContext
@@ -96,6 +97,19 @@ def test_entries_are_told_where_they_lie(timer: Timer) -> None:
     found = said(timer)
     assert "I-128" in {f.code for f in found}
     assert {(f.path, f.offset, f.length) for f in found} == {(str(path), offset, UNIT_BYTES)}
+
+
+def test_an_entry_whose_tick_was_read_is_no_error(timer: Timer) -> None:
+    """Its message was cut off, and others stand in its place: no broker reads it again. Not so if it is torn (B36)."""
+    read = timer.entries.tick_ms < timer.check.last_read_time_ms
+    first, pending = int(np.flatnonzero(read)[0]), int(np.flatnonzero(~read)[0])
+    for row, name, value, level in (
+        (first, "offset_py", 1, Severity.INFO),
+        (pending, "offset_py", 1, Severity.ERROR),
+        (first, "size_py", 0, Severity.ERROR),
+    ):
+        timer.set_entry(row, name, value)
+        assert [f.severity for f in said(timer) if f.offset == timer.place(row)[1]] == [level]
 
 
 def test_an_entry_of_another_size_ends_what_can_be_read(timer: Timer) -> None:

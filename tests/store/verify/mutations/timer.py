@@ -190,10 +190,10 @@ def i_127(store: Path, random: Random) -> str:
 
 @on(*CLEAN, *KILLED)
 def i_128(store: Path, random: Random) -> str:
-    """An entry names another place, size or topic."""
+    """An entry whose tick was not read yet names another place, size or topic."""
     timer = Timer(store)
-    row = random.randrange(len(timer.entries.position))
     entries = timer.entries
+    row = random.choice(np.flatnonzero(entries.tick_ms >= timer.check.last_read_time_ms).tolist())
     column, name = random.choice(
         [
             (entries.offset_py, "offset_py"),
