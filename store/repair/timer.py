@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -37,9 +38,10 @@ from ..search.store import StoreReader, silent
 from ..timer.read import NOWHERE, ByTick, TimerEntries, TimerRange, is_in_place
 from ..timer.start import QUEUE
 from ..verify.context import Scope, VerifyContext
-from ..verify.timer_log import TimerColumns, TimerFiles, timer_columns
+from ..verify.timer_log import TimerColumns, TimerFiles, TimerLog, timer_columns
 from ..verify.timer_wheel import chains, counts
 from . import timer_log
+from .parts import RepairPart, part_of
 
 
 class PredictedTimer(TimerFiles):
@@ -131,16 +133,20 @@ class _Files(MappedFileQueue):
 
 
 class PlannedQueue(NamedTuple):
-    """The planned queue of the timer topic. places: of the messages of new units. complete: no change is missing."""
+    """The planned queue of the timer topic. places: of the messages of new units. complete: no change is missing.
+    same_log: nothing changes the log.
+    """
 
     places: Ints
     complete: bool
+    same_log: bool
 
 
 def planned_queue(layout: Layout, chosen: Iterable[Edit], whole: Iterable[Edit]) -> PlannedQueue:
     """chosen: the edits that are made; whole: all edits that the store needs."""
-    places = _places(layout, chosen)
-    return PlannedQueue(places, len(places) >= len(_places(layout, whole)))
+    places, whole = _places(layout, chosen), list(whole)
+    same_log = all(part_of(layout, Path(edit.path)) is not RepairPart.LOG for edit in whole)
+    return PlannedQueue(places, len(places) >= len(_places(layout, whole)), same_log)
 
 
 def _places(layout: Layout, edits: Iterable[Edit]) -> Ints:
@@ -192,6 +198,8 @@ def timer_edits(
     """
     with StoreReader(layout) as store:
         scene, high = VerifyContext(store, Scope(broker_version=version), now_ms), ranges.get(QUEUE, (0, 0))[1]
+        if queue.same_log and store.has_log:
+            before = [*before, *_cut_with_the_log(PredictedTimer(scene, before).log, store, high)]
         after = _planned_files(scene, before, queue)
         if not len(after.files.log.entries) and after.files.there:
             after = _with_made_log(scene, after, queue.places)
@@ -200,6 +208,17 @@ def timer_edits(
         scene.kept("timer files", lambda: after.files)
         more = list(_repair(scene, high, after))
     return joined(after.before, more)
+
+
+def _cut_with_the_log(log: TimerLog, store: StoreReader, high: int) -> Iterable[Edit]:
+    """Return edits that take away the newest entries if they name places behind the end of the log, and are more than
+    the messages that the queue has behind the other ones: the log was cut. high: end of the timer topic's queue.
+    """
+    named = np.flatnonzero(log.entries.offset_py < store.log_end.position)
+    kept = log.entries.take(np.arange(named[-1] + 1 if len(named) else 0))
+    if not len(kept) or len(log.entries) - len(kept) <= high - _read_to(kept, store.log, high):
+        return ()
+    return timer_log.cut_behind(log, int(kept.end))
 
 
 class _PlannedFiles(NamedTuple):
@@ -478,9 +497,9 @@ def _tail_edits(files: TimerFiles) -> Iterator[Edit]:
             yield Edit("write", file.path, "zeros behind the last entry", ("I-126",), begin - file.start, size)
 
 
-def _read_to(files: TimerFiles, log: CommitLog, high: int) -> int:
+def _read_to(entries: TimerEntries, log: CommitLog, high: int) -> int:
     """Return the queue offset behind the message of the newest entry: the timer has read up to there."""
-    places = files.log.entries.offset_py[-1:]
+    places = entries.offset_py[-1:]
     record = log.records(places[places >= 0])
     if not len(record):
         return high
@@ -501,9 +520,9 @@ def _corrected_check(
     least = 1 if high and waits else 0  # some message has been read: no start should read it again
     read, master = check.last_timer_queue_offset, check.master_timer_queue_offset
     if not (least <= read <= high and least <= master <= high):
-        known = _read_to(files, store.log, high)
+        known = _read_to(log.entries, store.log, high)
         read, master = (n if least <= n <= high else known for n in (read, master))
-    known = _read_to(files, store.log, high) if waits else 0
+    known = _read_to(log.entries, store.log, high) if waits else 0
     if waits and least <= known < read:
         # entries behind the newest one are lost: a start must read their messages again
         behind = (records.queue_offset >= known) & (records.queue_offset < read)

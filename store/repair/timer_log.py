@@ -379,6 +379,18 @@ def _newest(records: TimerColumns) -> Flags:
     return found
 
 
+def cut_behind(log: TimerLog, position: int) -> Iterator[Edit]:
+    """Yield edits that take away all entries from a position on. The next messages stand in the places that they name;
+    a start that finds none there tries again and again.
+    """
+    for file in log.files:
+        if file.start >= position:
+            yield Edit("move", file.path, "its entries are of messages that were cut off", ("I-128",))
+        elif file.end > position:
+            size, reason = min(log.end, file.end) - position, "zeros for entries of messages that were cut off"
+            yield Edit("write", file.path, reason, ("I-128",), position - file.start, size)
+
+
 def closing_blanks(log: TimerLog) -> Iterator[Edit]:
     """Yield missing BLANKs at the end of full files of the timer log that have files behind them."""
     for file in log.files[:-1]:

@@ -134,6 +134,21 @@ def test_a_last_entry_that_was_written_in_part_is_cut_off(name: str, first: bool
     assert not examined(root, config, TIMER).plan.edits
 
 
+def test_entries_of_messages_that_were_cut_off_go(tmp_path: Path) -> None:
+    """As after a cut of the log, more than the queue has messages for: what comes next stands in their places."""
+    root = stores.unpack(CLEAN, tmp_path)
+    wanted, log = files(root), log_of(root)
+    file = log.files[-1]
+    last = UNIT.parse(Path(file.path).read_bytes()[log.end - UNIT_BYTES - file.start :])
+    for number in range(9):
+        at = log.end + number * UNIT_BYTES
+        values = {**last, "prev_pos": -1, "offset_py": 1 << 30, "curr_write_time": last.curr_write_time + 1000 * number}
+        put(log, at, UNIT.build(values))
+    assert "I-128" in told(CLEAN, root)
+    repaired(root, CONFIG, TIMER)
+    assert files(root) == wanted
+
+
 @pytest.mark.parametrize("data", [b"\0", b"x", bytes(512), bytes(3000)])
 def test_a_last_file_without_entry_goes_whatever_its_length(data: bytes, tmp_path: Path) -> None:
     """Made as long as the others it keeps a broker from starting (B32), and what is before it is no end."""
