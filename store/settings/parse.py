@@ -34,6 +34,8 @@ _CACHED_BYTES, _CACHED_TEXTS = 1 << 16, 64
 _LONG_BYTES = 1 << 20
 """Of longer texts of plain JSON `numbered` is not known."""
 _LONGEST_NUMBER = 40
+NO_BYTE = "empty"
+"""What is wrong with a file without a byte."""
 CONFIG_VALUE = "config_value"
 """Type of a record for a value that fits no table."""
 _CONSTANTS = frozenset({"mode", TOPIC_FILTER_TYPE, "type"})
@@ -172,7 +174,7 @@ def _parse_once(data: bytes, grammar: Grammar) -> bytes:
 
 def _problem_of_empty(data: bytes) -> str:
     if not data:
-        return "empty"
+        return NO_BYTE
     return f"{counted(len(data), 'NUL byte')} and nothing else" if b"\0" in data else "only blanks"
 
 

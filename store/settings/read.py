@@ -45,7 +45,7 @@ from ..disk.byte_reader import note, unread_of
 from ..disk.compressed import read_regular
 from ..disk.file_queue import is_file
 from ..errors import Missing, StoreError, Unreadable, UnreadableRange, os_errors
-from .parse import CONFIG_VALUE, Grammar, ParsedConfig, entries, parse
+from .parse import CONFIG_VALUE, NO_BYTE, Grammar, ParsedConfig, entries, parse
 
 if TYPE_CHECKING:
     from ..broker.snapshot import QueueId
@@ -223,6 +223,8 @@ def backup_note(file: ConfigFile | None, path: Path, kind: str) -> str:
         return f"there is no {backup.name}"
     if found.problem is None:
         return f"a broker reads {backup.name}, which is whole"
+    if found.problem.reason == NO_BYTE:
+        return f"{backup.name} is empty: a broker begins with an empty table"
     return f"{backup.name} is broken too: {found.problem.reason}"
 
 

@@ -165,6 +165,8 @@ _VERSIONS_APART = 100
 """Normal number of changes between two writes of a file."""
 _ONLY_USED_SINCE = "5.4"
 _VERSIONED = ("topics", "subscriptionGroups")
+_MADE_EMPTY = (config_load.FILTERS, config_load.ORDER)
+"""Files of which a broker fills an empty table again when consumers come."""
 _ASIDE = "mv {path} {aside}"
 _RENAMED = config_load.TIMERS + TEMPORARY
 
@@ -177,7 +179,7 @@ def _is_checked(name: str) -> bool:
 
 @before("I-140")
 def a_file_can_be_read(context: VerifyContext) -> None:
-    tables = config_tables(context)
+    tables, rules = config_tables(context), config_load.config_rules(context.profile)
     for name, main in tables.main.items():
         backup = tables.backup[name]
         for file in (main, backup):
@@ -197,7 +199,16 @@ def a_file_can_be_read(context: VerifyContext) -> None:
             continue
         instead = backup_note(main, tables.directory / name, FILES[name]) if main else f"there is no {name}"
         text = f"cannot be read at byte {file.problem.position}: {file.problem.reason}; {instead}"
-        context.findings.add("I-140", file.path, text, offset=file.problem.position)
+        level = _level_unread(config_load.load_config(tables.directory, name, rules))
+        context.findings.add("I-140", file.path, text, offset=file.problem.position, severity=level)
+
+
+def _level_unread(loaded: config_load.LoadedConfig) -> Severity | None:
+    """Return how bad it is that neither file nor .bak can be read; None if a broker does not start."""
+    if loaded.start is config_load.LoadAction.REFUSES:
+        return None
+    new = not loaded.main.there and loaded.name in _MADE_EMPTY
+    return Severity.WARNING if new else Severity.ERROR
 
 
 @before("I-141")

@@ -147,6 +147,9 @@ def test_damage_and_the_backup(how: str, tmp_path: Path) -> None:
     damaged(config, "topics.json.bak", "half")
     (again,) = (one for one in summaries_of(config) if one.file == "topics.json")
     assert "topics.json.bak is broken too" in again.text
+    damaged(config, "topics.json.bak", "empty")
+    (again,) = (one for one in summaries_of(config) if one.file == "topics.json")
+    assert "topics.json.bak is empty: a broker begins with an empty table" in again.text
     damaged(config, "topics.json.bak", "missing")
     left = [one for one in summaries_of(config) if one.file == "topics.json"]
     assert [("there is no topics.json.bak" in one.text) for one in left] == [True] * len(left)

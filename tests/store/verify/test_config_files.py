@@ -8,6 +8,8 @@ import pytest
 
 from mqstore.store.broker.system_topics import TRANSACTION_POSITIONS
 from mqstore.store.broker.topics import dumps, loads
+from mqstore.store.findings.catalogue import Severity
+from mqstore.store.verify.context import Scope
 from mqstore.store.verify.run import verify
 
 from ... import stores
@@ -29,6 +31,30 @@ def test_positions_of_transactions_that_contradict_them(tmp_path: Path) -> None:
         path.write_text(dumps({**content, "offsetTable": content["offsetTable"] | positions}))
         found = [finding.message for finding in verify(root).findings if finding.code == "I-189"]
         assert len(found) == bool(wrong) and all(text.startswith(wrong) for text in found)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "backup", "level"),
+    [
+        ("consumerFilter.json", "", "", Severity.WARNING),
+        ("consumerFilter.json", "{", "", Severity.ERROR),
+        ("topics.json", "", "", Severity.ERROR),
+        ("topics.json", "{", None, Severity.ERROR),
+        ("consumerFilter.json", "", "{", Severity.FATAL),
+    ],
+)
+def test_a_broker_starts_where_the_bak_has_no_byte(
+    name: str, content: str, backup: str | None, level: Severity, tmp_path: Path
+) -> None:
+    """As a full disk leaves both, and as it writes files of clients itself."""
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    path = root / "config" / name
+    path.write_text(content)
+    path.with_name(name + ".bak").unlink(missing_ok=True)
+    if backup is not None:
+        path.with_name(name + ".bak").write_text(backup)
+    scope = Scope(groups=frozenset({"config"}))
+    assert [each.severity for each in verify(root, scope).findings if each.code == "I-140"] == [level]
 
 
 @pytest.mark.parametrize("command", ["recover", "repair"])
