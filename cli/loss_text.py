@@ -103,18 +103,41 @@ def timer_lines(found: Recovery) -> list[str]:
     return lines
 
 
+OTHERS_FIRST = "start the brokers with the whole log first, until one of them is the master, and this one last"
+
+
+def starts_last(found: Recovery) -> bool:
+    """Whether messages that the plan leaves to a master come again only if another broker becomes the master."""
+    plan = found.plan
+    if plan is None or not found.layout.may_be_master:
+        return False
+    return bool(plan.resent or (found.options.policy != "keep" and plan.lost_messages))
+
+
+def last_lines(found: Recovery) -> list[str]:
+    """Lines about the order of starts, if `starts_last`."""
+    if not starts_last(found):
+        return []
+    role = " --set brokerRole=ASYNC_MASTER" if found.layout.broker_config.is_slave else ""
+    alone = [
+        f"If no other broker has them, `--set {CONTROLLER_MODE}=false{role}`",
+        "ends the log behind them, with a tombstone in place of each.",
+    ]
+    return [
+        "",
+        "If a controller makes this broker the master, the others cut their logs to its end, and these messages",
+        f"are gone: {OTHERS_FIRST}.",
+        "Or `--replica` and the store of such a broker bring them back (after --apply: first `mqstore undo`).",
+        *(alone if found.options.policy == "keep" else ()),
+    ]
+
+
 def slave_lines(found: Recovery) -> list[str]:
     """Lines about damage in the log of a slave, which should be a copy of the master's."""
     plan, start = found.plan, found.prediction
     if plan is None or not found.layout.follows_master or found.options.policy != "keep":
         return []
     lines = []
-    if plan.resent and not found.layout.broker_config.is_slave:
-        lines = [
-            "",
-            "A controller says which broker of the group is the master. If no other broker has these messages,",
-            f"`--set {CONTROLLER_MODE}=false` ends the log behind them, with a tombstone in place of each.",
-        ]
     if any(len(fill.lost) or fill.fillers for fill in plan.fills) or plan.cut:
         lines += [
             "",

@@ -17,7 +17,6 @@ from .slave import SlaveOptions, print_cut
 if TYPE_CHECKING:
     from ..store.disk.layout import Layout
     from ..store.findings.next_commands import Given
-    from ..store.recover.recovery import Recovery
     from ..store.session.apply import Applied
     from ..store.verify.judged import JudgedRecovery
     from .output import Output
@@ -89,10 +88,11 @@ def recover(
     Exit code, without --apply: 0 safe to start; 1 the broker would not start, a start or the plan loses or hides
     messages or forgets configuration, or verify finds an error; 3 nothing is lost, but the store was not shut down
     cleanly. With --apply: 0 nothing is lost and the store is in order now; 1 something is lost or still wrong, and
-    is named. If a broker left out the first message of the log when it filled a new RocksDB of queues (B40), that
-    message is named but changes no exit code: a start hides nothing more, and --apply adds it to its queue. Messages
-    in delay levels that messageDelayLevel does not have are named, too, and change none: no start takes them away.
-    While a process uses the store, what a start after a kill would do is named, and changes none.
+    is named. Where a controller names the master, messages that only another broker can send again count as lost. If a
+    broker left out the first message of the log when it filled a new RocksDB of queues (B40), that message is named
+    but changes no exit code: a start hides nothing more, and --apply adds it to its queue. Messages in delay levels
+    that messageDelayLevel does not have are named, too, and change none: no start takes them away. While a process
+    uses the store, what a start after a kill would do is named, and changes none.
 
     \b
     Examples:
@@ -131,26 +131,18 @@ def recover(
         found.name_lost()
     if change.apply and (found.plan is None or not found.nothing_to_do):
         from .config_text import still_lost_config
+        from .loss_text import starts_last
 
         applied = _apply(layout, before, change, given, common)
         after = _analyze(Layout.open(layout.root, layout.broker_config), common, asked)
         done = CarriedOut(applied, after, still_lost_config(found.config, after.recovery.layout))
-        gone = applied.lost or _needs_a_master(found) or done.left is not None
+        gone = applied.lost or starts_last(found) or done.left is not None
         clean = exit_code_of_status(after.verdict.status) is ExitCode.DONE
         code = ExitCode.DONE if clean and not gone else ExitCode.NO
     if done is not None and done.applied.session:
         out.note_done(f"the store was recovered, in session {done.applied.session}")
     _print(before, done, given, code, common, out)
     raise Exit(code)
-
-
-def _needs_a_master(found: Recovery) -> bool:
-    """Whether messages come again only if another broker becomes the master, and no option says that there is one."""
-    from ..store.disk.broker_conf import CONTROLLER_MODE
-
-    config = found.layout.broker_config
-    said = config.is_slave or config.get_bool(CONTROLLER_MODE) or found.layout.has_peers
-    return not said and found.plan is not None and bool(found.plan.resent)
 
 
 def _analyze(layout: Layout, common: Common, asked: Mapping[str, Any], **more: Any) -> JudgedRecovery:

@@ -33,7 +33,16 @@ from ..store.verify.verdict import (
     lacks_first_files,
 )
 from .config_text import bare_lines, config_lines, not_back
-from .loss_text import cut_lines, lost_lines, replica_lines, slave_lines, timer_lines
+from .loss_text import (
+    OTHERS_FIRST,
+    cut_lines,
+    last_lines,
+    lost_lines,
+    replica_lines,
+    slave_lines,
+    starts_last,
+    timer_lines,
+)
 from .options import Common
 from .plan_text import ROWS, CarriedOut, section, steps_text
 from .terminal import page_of, time_text
@@ -71,7 +80,7 @@ def recovery_text(
     lines += config_lines(found.config, rows)
     lines += _given_up(found, common, rows)
     lines += lost_lines(found, common)
-    lines += _group_lines(found) if found.layout.has_peers else slave_lines(found)
+    lines += _group_lines(found) if found.layout.has_peers else [*last_lines(found), *slave_lines(found)]
     lines += cut_lines(found, rows)
     lines += replica_lines(found, rows)
     title = "What is wrong, and what a broker does with it:"
@@ -81,7 +90,8 @@ def recovery_text(
     if done is not None:
         lines += _wrong("What is still wrong:", done.after, rows, given)
     if not asking:
-        lines += ["", *_next(before if done is None else done.after, given)]
+        last = done is not None and starts_last(found)
+        lines += ["", *_next(before if done is None else done.after, given, last=last)]
     return page_of(lines)
 
 
@@ -129,7 +139,8 @@ def _verdict(before: JudgedRecovery, done: CarriedOut[JudgedRecovery] | None, gi
         ended = "finished the interrupted recovery" if applied.resumed else "recovered"
         told = not applied.lost and (after.recovery.prediction.unfired or lacks_first_files(after.verdict))
         gone = "" if told else f", {_messages(applied.lost)} lost"
-        now = started_text(after.verdict, after.recovery.layout.root)
+        last = starts_last(found) and after.verdict.status is Status.CLEAN
+        now = "Start this broker last." if last else started_text(after.verdict, after.recovery.layout.root)
         return f"Done: {ended}{gone}{_sent_again(before)}.{not_back(found.config, done.left)} {now}"
     sentence = first_sentence(before.verdict, found.layout.root)
     return f"{sentence}. {_remedy(before, given)}".rstrip()
@@ -239,14 +250,13 @@ def _behind_the_log(before: JudgedRecovery) -> str:
 
 def _sent_again(before: JudgedRecovery) -> str:
     """What the master of a slave sends again."""
-    plan = before.recovery.plan
-    if plan is None or not before.recovery.layout.follows_master:
+    plan, layout = before.recovery.plan, before.recovery.layout
+    if plan is None or not layout.follows_master:
         return ""
-    master = before.recovery.layout.master
-    if before.recovery.options.policy != "keep":
-        return f"; the {master} sends again those that it has" if plan.lost_messages else ""
+    if before.recovery.options.policy != "keep" and plan.lost_messages:
+        return f"; {layout.master} sends again those that it has"
     come = counted(plan.resent, "message comes", "messages come", form=",")
-    return f"; {come} again from the {master}, if still there" if plan.resent else ""
+    return f"; {come} again from {layout.master}, if still there" if plan.resent else ""
 
 
 def next_steps(seen: JudgedRecovery, given: Given) -> list[NextCommand]:
@@ -348,7 +358,8 @@ def _plan(found: Recovery, done: CarriedOut[JudgedRecovery] | None, rows: int | 
     return lines
 
 
-def _next(seen: JudgedRecovery, given: Given) -> list[str]:
+def _next(seen: JudgedRecovery, given: Given, *, last: bool) -> list[str]:
+    """last: other brokers are to be started before this one."""
     found = seen.recovery
     if (resuming := going_on(seen.verdict.findings, found.layout.root, given)) is not None:
         return [f"Next: {resuming}"]
@@ -372,7 +383,8 @@ def _next(seen: JudgedRecovery, given: Given) -> list[str]:
         return [*notes, f"Next: start the broker, or renumber the units as in the log: {renumber}"]
     if seen.verdict.status is not Status.DAMAGED:
         levels = give_levels(seen.verdict)
-        return [f"Next: {levels}. Then start the broker." if levels else "Next: start the broker."]
+        start = OTHERS_FIRST if last else "start the broker"
+        return [f"Next: {levels}. Then {start}." if levels else f"Next: {start}."]
     looks = [f"To see the details: {step}" for step in steps]
     if harmless(seen.verdict):
         return ["Next: start the broker; its start makes nothing worse.", *looks]

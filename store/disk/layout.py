@@ -51,8 +51,7 @@ FILES = frozenset({"abort", "abort.bak", LOCK, "checkpoint", "timerwheel"})
 DLEDGER_PREFIX = "dledger-"
 ROCKSDB_CURRENT = "CURRENT"
 """A file that every RocksDB has."""
-_MANIFEST, _SST = "MANIFEST-", ".sst"
-_SNAPSHOT_PREFIX = "timerwheel."
+_MANIFEST, _SST, _SNAPSHOT_PREFIX = "MANIFEST-", ".sst", "timerwheel."
 _LARGEST_DIRECTORY = 10_000
 """Most entries of a directory that is examined as a possible commit log."""
 _LACKS = f"it has no {COMMIT_LOG}, {CONSUME_QUEUE}, {INDEX} or checkpoint"
@@ -163,8 +162,7 @@ class Layout:
     @property
     def follows_master(self) -> bool:
         """The broker copies the log of a master, or may have to: which node of a DLedger group leads is not known."""
-        slave = self.broker_config.is_slave or self.broker_config.has_controller(self.root)
-        return slave if self.dledger is None else self.has_peers
+        return self.may_be_master or self.copies_config or self.has_peers
 
     @property
     def copies_config(self) -> bool:
@@ -172,9 +170,15 @@ class Layout:
         return self.broker_config.is_slave and self.dledger is None
 
     @property
+    def may_be_master(self) -> bool:
+        """A controller may make this broker the master, wherever its log ends. DLedger groups vote by that."""
+        return self.dledger is None and self.broker_config.has_controller(self.root)
+
+    @property
     def master(self) -> str:
-        """What users call the broker whose log is copied."""
-        return "master" if self.dledger is None else "leader"
+        """What users call the broker that sends what this log lacks at its end."""
+        other = "the master" if self.dledger is None else "the leader"
+        return "another broker as the master" if self.may_be_master else other
 
     @cached_property
     def has_peers(self) -> bool:
@@ -261,14 +265,12 @@ class Layout:
     def foreign(self) -> list[ForeignEntry]:
         """Entries of the root that belong to no part of a store. Raises Unreadable."""
         inside = (path for path in self.commit_log_directories if self.root in path.parents)
-        own = {path.relative_to(self.root).parts[0] for path in inside} | self.broker_config.controller_files(self.root)
+        known = {path.relative_to(self.root).parts[0] for path in inside} | DIRECTORIES | FILES
+        known |= self.broker_config.controller_files(self.root)
         return [
             ForeignEntry(os.fspath(self.root / name), "unknown to a broker")
             for name in sorted(_names(self.root))
-            if name not in own
-            and name not in DIRECTORIES
-            and name not in FILES
-            and not name.startswith((DLEDGER_PREFIX, _SNAPSHOT_PREFIX))
+            if name not in known and not name.startswith((DLEDGER_PREFIX, _SNAPSHOT_PREFIX))
         ]
 
     @cached_property
@@ -369,9 +371,7 @@ def _commit_log(root: Path, config: BrokerConfig) -> tuple[tuple[Path, ...], str
     if paths:
         return paths, "configuration", None
     found = _find_logs(root)
-    if not found or found == (default,):
-        return (default,), "default", None
-    return found, "found", None
+    return (found, "found", None) if found and found != (default,) else ((default,), "default", None)
 
 
 def _is_root(path: Path) -> bool:

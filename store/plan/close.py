@@ -213,9 +213,9 @@ def _lost_records(seen: SeenLog) -> _LostRecords:
     return _LostRecords(end, gaps, look(gaps, finder.torn, further=topics), gone, topics, resent)
 
 
-def lost_anyway(seen: SeenLog, forms: Forms, elsewhere: LostUnits) -> tuple[list[Fill], list[Unplaced]]:
+def lost_anyway(seen: SeenLog, forms: Forms, elsewhere: LostUnits) -> tuple[list[Fill], list[Unplaced], int]:
     """Return the lost messages that no plan brings back, for a plan that writes nothing in their places: those with a
-    place in the log, and the others. elsewhere: as in `keep_log`. Raises Unreadable.
+    place in the log, and the others; and `KeptLog.resent`. elsewhere: as in `keep_log`. Raises Unreadable.
     """
     found = _lost_records(seen)
     there = commit_log_of(seen.snapshot.layout, seen.queue).records(found.units.position)
@@ -227,7 +227,7 @@ def lost_anyway(seen: SeenLog, forms: Forms, elsewhere: LostUnits) -> tuple[list
     of_gaps = ((gap, units.take(rows[number == at])) for at, gap in enumerate(found.gaps))
     lost = [unwritten(gap, mine) for gap, mine in of_gaps if len(mine) or not gap.blank]
     lost, unplaced = with_unreferenced(lost, wanted, known, given, forms)
-    return [*lost, *found.behind], unplaced
+    return [*lost, *found.behind], unplaced, found.resent
 
 
 def _refuse_lost_dledger(snapshot: Snapshot, gone: Sequence[Fill]) -> None:

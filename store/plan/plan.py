@@ -315,8 +315,8 @@ def _with_losses(
         again(log, [whole], crc=False, verified=verified)
     elsewhere = wrong_offsets(log, whole.queues, finder.misplaced, [*whole.nameless, *finder.silent])
     seen = SeenLog(snapshot, queue, finder, whole.queues, verified)
-    gone, unplaced = lost_anyway(seen, options.forms, elsewhere)
-    return kept._replace(gone=gone, unplaced=unplaced, torn=finder.torn)
+    gone, unplaced, resent = lost_anyway(seen, options.forms, elsewhere)
+    return kept._replace(gone=gone, unplaced=unplaced, torn=finder.torn, resent=resent)
 
 
 def _completed(

@@ -267,7 +267,7 @@ class VerifyContext:
             return ""
         # a slave that takes the bytes for data (B26) asks the master for what follows them
         taken = self.crashed and self.profile.record.unequal_is_data
-        return "" if taken else f"; it comes again from the {self.store.layout.master}, if still there"
+        return "" if taken else f"; it comes again from {self.store.layout.master}, if still there"
 
     @property
     def behind_the_end(self) -> Details:

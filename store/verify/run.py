@@ -305,10 +305,11 @@ def _of_description(seen: Description, context: VerifyContext) -> Iterator[Findi
         size = counted(log.damaged_bytes, f"byte in {ranges} is", f"bytes in {ranges} are", form=",")
         path = log.directories[0] if log.directories else root
         yield Finding.of("I-020", path, f"{size} damaged", count=log.damaged_ranges)
-    if seen.end_is_lost and log.torn is None:
+    elected = seen.layout.may_be_master
+    if seen.end_is_lost and (log.torn is None or elected):
         text = f"queues name a message at {log.end:,}, where the log ends"
         text += context.again or ": that message is gone"
-        yield Finding.of("I-186", root, text, **context.behind_the_end)
+        yield Finding.of("I-186", root, text, **({} if elected else context.behind_the_end))
     lacking = not (any(queue.max_offset for queue in seen.queues) or context.store.queues_problem)
     stopped = seen.exit == "clean" and log.first_store_timestamp is not None
     if lacking and stopped and not context.waits(context.log.start):

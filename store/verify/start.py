@@ -155,10 +155,13 @@ def findings_of_start(found: Recovery) -> Iterator[Finding]:
     mend = CUT if better_cut(found) else None
     yield from _of_prediction(found.layout, worst, "" if found.not_by_files else mend)
     yield from _of_what_waits(found)
-    count = _without_record(plan) if plan is not None else 0
-    if count and not worst.lost.messages:
-        are = counted(count, "message that queue units name is", "messages that queue units name are", form=",")
-        yield Finding.of("I-186", root, f"{are} gone", count=count, repair=mend)
+    if plan is None or worst.lost.messages:
+        return
+    again = plan.resent if found.layout.may_be_master else 0
+    for count, unless in ((_without_record(plan), ""), (again, f", unless {found.layout.master} sends them again")):
+        if count:
+            are = counted(count, "message that queue units name is", "messages that queue units name are", form=",")
+            yield Finding.of("I-186", root, f"{are} gone{unless}", count=count, repair=mend)
 
 
 def better_cut(found: Recovery) -> bool:
@@ -205,7 +208,7 @@ def _of_prediction(layout: Layout, worst: Prediction, repair: str | None) -> Ite
     if lost := worst.lost.messages:
         topics = counted(worst.lost.topics, "topic")
         text = f"{broker} would lose {counted(lost, 'message', form=',')} of {topics}"
-        text += f", unless the {layout.master} sends them again" if layout.follows_master else ""
+        text += f", unless {layout.master} sends them again" if layout.follows_master else ""
         yield Finding.of("I-181", root, text, count=lost, repair=repair)
     if hidden := worst.hidden:
         text = f"{broker} would leave {counted(hidden, 'message', form=',')} unread"

@@ -223,8 +223,10 @@ def test_a_plan_does_not_bring_back_the_first_files(tmp_path: Path) -> None:
     assert run_here(["verify", str(root)]).stdout.startswith(f"{root}: Safe to start, but ")
 
 
-def test_what_a_file_of_epochs_alone_leaves_to_a_master_is_not_called_kept(tmp_path: Path) -> None:
-    """This broker may be made the master, and the messages are gone then: the first line and the exit code say so."""
+def test_what_a_broker_with_a_controller_leaves_to_a_master_is_not_called_kept(tmp_path: Path) -> None:
+    """This broker may be made the master, and the messages are gone then: text and exit code say so, for every command.
+    A file of epochs shows a controller, and brokerRole says nothing where there is one.
+    """
     root = stores.unpack("5.3.3-killed", tmp_path)
     at = sorted(row["physical_offset"] for row in stores.messages("5.3.3-killed"))[-2]
     last = max(path for path in (root / "commitlog").iterdir() if int(path.name) <= at)
@@ -232,13 +234,20 @@ def test_what_a_file_of_epochs_alone_leaves_to_a_master_is_not_called_kept(tmp_p
         file.seek(at - int(last.name))
         file.write(bytes(int(last.name) + last.stat().st_size - at))
     (root / EPOCH_FILE).write_text("1\n0\n1-0\n")
-    for option, code in (("enableControllerMode=true", 0), ("", 1)):
-        copy = tmp_path / f"{code}"
+    controller, slave = "--set enableControllerMode=", "--set brokerRole=SLAVE"
+    sender = {1: "another broker as the master", 0: "the master"}
+    for number, (options, code) in enumerate(
+        (("", 1), (f"{controller}true {slave}", 1), ("--policy broker", 1), (f"{controller}false {slave}", 0))
+    ):
+        copy = tmp_path / f"{number}"
         shutil.copytree(root, copy)
-        done = run_here(["recover", str(copy), "--apply", "--yes", *(("--set", option) if option else ())])
-        assert done.code == code, done
-        first = "Done: recovered, no message lost; 2 messages come again from the master, if still there."
-        assert done.stdout.startswith(first), done.stdout
+        done = run_here(["recover", str(copy), *options.split(), "--apply", "--yes"])
+        told, *_, following = done.stdout.splitlines()
+        start = "Start this broker last." if code else "A broker can be started."
+        come = f"2 messages come again from {sender[code]}, if still there"
+        assert (done.code, told) == (code, f"Done: recovered, no message lost; {come}. {start}")
+        assert ("until one of them is the master, and this one last." in following) == bool(code)
+        assert ("first `mqstore undo`" in done.stdout) == bool(code)
 
 
 def test_what_only_queues_name_is_counted_once(tmp_path: Path) -> None:

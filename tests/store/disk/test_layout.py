@@ -259,7 +259,7 @@ def test_a_dledger_log_of_one_of_several_nodes(
         (tmp_path / "dledger-n0" / "currterm").write_text(votes)
     config = BrokerConfig({"dLegerPeers": peers} if peers else {})
     layout = Layout.of(tmp_path, config)
-    assert (layout.has_peers, layout.follows_master, layout.master) == (expected, expected, "leader")
+    assert (layout.has_peers, layout.follows_master, layout.master) == (expected, expected, "the leader")
 
 
 def test_names_of_topics_are_compared_only_for_a_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
