@@ -154,16 +154,24 @@ class Output:
         return self._form in _JSON and self._fields is None
 
     def lines(self, lines: Iterable[bytes | memoryview]) -> None:
-        """Write lines of NDJSON, several at a time; in JSON they become one array."""
+        """Write lines of NDJSON, several at a time; in JSON they become one array, which is closed, too, where an error
+        or Ctrl-C ends `lines` behind its first line.
+        """
         if self._form == Format.NDJSON:
             for some in lines:
                 self._write(some)
             return
-        before = b"[\n"
-        for some in lines:
-            self._write(before + bytes(some[:-1]).replace(b"\n", b",\n"))
-            before = b",\n"
-        self._write(b"[]\n" if before == b"[\n" else b"\n]\n")
+        before, is_whole = b"[\n", False
+        try:
+            for some in lines:
+                is_whole = False
+                self._write(before + bytes(some[:-1]).replace(b"\n", b",\n"))
+                before, is_whole = b",\n", True
+        except BaseException as error:
+            if is_whole and not isinstance(error, OSError):  # else nobody reads on, or the disk is full
+                self._write(b"\n]\n")
+            raise
+        self._write(b"\n]\n" if is_whole else b"[]\n")
 
     def painted(self, text: str) -> None:
         """Write text that is escaped already and has the colours of `terminal.paint`."""

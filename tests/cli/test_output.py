@@ -59,6 +59,35 @@ def test_json_of_an_empty_stream(capfdbinary: Any) -> None:
     assert json.loads(capfdbinary.readouterr().out) == []
 
 
+@pytest.mark.parametrize("error", [InvalidInput("line 4"), KeyboardInterrupt()])
+def test_json_of_a_stream_that_ends_early(error: BaseException, capfdbinary: Any) -> None:
+    """What is stored or found by then can be read; before the first record nothing is written."""
+
+    def ending(records: list[dict[str, Any]]) -> Iterator[Mapping[str, Any]]:
+        yield from records
+        raise error
+
+    for records in ([], RECORDS):
+        with pytest.raises(type(error)), Common(format=Format.JSON).open_output(growing=True) as out:
+            out.records(ending(records), text=_text, columns=COLUMNS)
+        text = capfdbinary.readouterr().out
+        assert (json.loads(text) if text else []) == records
+
+
+def test_nothing_follows_a_record_that_is_cut_off() -> None:
+    """Ctrl-C came while it was written, to a pipe that is full."""
+
+    class Full(io.BytesIO):
+        def write(self, data: Any) -> int:
+            super().write(data[:9])
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), Common(format=Format.JSON).open_output() as out:
+        out._stream = full = Full()
+        out.records(RECORDS, text=_text, columns=COLUMNS)
+    assert full.getvalue() == b'[\n{"type"'
+
+
 def test_json_of_one_record_is_an_object(capfdbinary: Any) -> None:
     """As `inspect` and `recover` print it."""
     with Common(format=Format.JSON).open_output() as out:
