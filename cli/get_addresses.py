@@ -45,8 +45,8 @@ def answer_addresses(path: Path, source: str, question: GetQuestion, common: Com
         check_log(store.layout, common)
         answers = count.counted(_answers(finder, _portions(source, count), out))
         _print(store, answers, question, common, out)
-    if count.wrong is not None:
-        raise count.wrong
+        if count.wrong is not None:  # before `out` replaces the file of --output
+            raise count.wrong
     if count.missing:
         what = counted(count.missing, "address has", "addresses have")
         raise NotFound(f"{what} no message, out of {count.all}", path=path)

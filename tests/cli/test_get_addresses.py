@@ -125,6 +125,10 @@ def test_a_line_that_is_no_address_ends_it(root: Path) -> None:
         assert "hello #0" in result.stdout
     assert len(json.loads(get(root, ["0", "x"], "--format", "json").stdout)) == 1
     assert json.loads(get(root, ["x"], "--format", "json").stdout) == []
+    kept = root.parent / "kept"
+    kept.write_text("kept")
+    assert get(root, ["0", "x"], "--output", str(kept)).code == 2
+    assert kept.read_text() == "kept"
     control = get(root, ["x\x1b[31m"])
     assert "\x1b" not in control.stderr
     hostile = get(root, ["\x1b[31m/0/1"], "--format", "text")
