@@ -103,6 +103,7 @@ _DRY_HINTS = {
     "undo": "on a terminal undo shows what it would take back, and asks; --list names the sessions",
     "salvage": "did you mean --dry-run?",
 }
+_SPARK = ("--master", "--executor-memory", "--packages")
 _WRITES_AT_ONCE = ("put", "damage", "rebuild", "export", "compact", "import")
 _DRY = ("--dry-run", "--dryrun", "--no-act", "--just-print", "--simulate", "--check-only", "-n")
 
@@ -134,6 +135,8 @@ def option_hint(word: str, known: Collection[str], command: str = "") -> str:
             return f"did you mean {meant}?"
     if word in _DRY and command not in _WRITES_AT_ONCE:
         return _DRY_HINTS.get(command, "this command only reads; it writes nothing")
+    if word in _SPARK:
+        return "this command runs in this process, without Spark"
     if word in ELSEWHERE:
         return f"did you mean {ELSEWHERE[word]}?"
     near = _nearest(word, [name for name in known if name.startswith("--")])

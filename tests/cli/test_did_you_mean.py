@@ -41,6 +41,7 @@ def test_a_command_of_a_group() -> None:
         ("--dry-run", ["--apply"], "recover", "nothing is written without --apply"),
         ("--dry-run", ["--jobs"], "verify", "this command only reads; it writes nothing"),
         ("--dry-run", ["--jobs"], "put", ""),
+        ("--master", ["--rate"], "import", "this command runs in this process, without Spark"),
         ("--jbos", ["--jobs", "-j"], "verify", "did you mean --jobs?"),
     ],
 )
