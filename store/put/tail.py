@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from itertools import compress
 from os import PathLike
 from pathlib import Path
@@ -26,7 +27,7 @@ from ..disk.checkpoint import read_checkpoint
 from ..disk.file_queue import MappedFile, MappedFileQueue, file_name, start_of
 from ..disk.files import Files
 from ..disk.layout import BARRIER_PREFIX, JOURNAL, LOCK, Layout, queue_directories
-from ..errors import NotAStore, NotFound, Refused, Unclean, Unsupported, broken_link, from_os_error
+from ..errors import Missing, NotAStore, NotFound, Refused, Unclean, Unsupported, broken_link, from_os_error
 from ..index.read import sizes_of
 from ..log.message import Message, read_message
 from ..queues.read import ConsumeQueues, QueueSummary
@@ -422,7 +423,8 @@ def _check_queue_database(layout: Layout) -> None:
 def check_clean(layout: Layout) -> None:
     """Raise Unclean if `abort` shows a crash, or a recovery was interrupted, whose barrier keeps brokers from starting.
 
-    While the caller holds the lock, no running process is the reason.
+    While the caller holds the lock, no running process is the reason. Raises Refused, Unreadable if `abort` is there
+    and the log is lost: then `recover` makes no plan.
     """
     what, run = "", ""
     if os.path.lexists(layout.abort):
@@ -434,9 +436,22 @@ def check_clean(layout: Layout) -> None:
         if session is not None:
             what, run = str(session), session.command(layout)
     if what:
+        if not run:
+            _check_lost_log(layout)
         from ..findings.next_commands import proposed  # loads the catalogue, which most writes do not need
 
         raise Unclean(what, path=layout.root, hint=f"run: {run or proposed(layout, 'recover')}")
+
+
+def _check_lost_log(layout: Layout) -> None:
+    """Raise Refused if the store `lacks_log` and had one."""
+    from ..broker.snapshot import lacks_log  # imports numpy
+
+    if lacks_log(layout):
+        from ..plan.normalize import refuse_to_read
+
+        with suppress(Missing):  # a broker makes the directory
+            refuse_to_read(layout)
 
 
 def _has_barrier(layout: Layout) -> bool:

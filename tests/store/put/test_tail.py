@@ -266,6 +266,11 @@ def test_an_empty_log_beside_full_queues(tmp_path: Path) -> None:
     for path in (tmp_path / "commitlog").iterdir():
         path.unlink()
     assert_refused(tmp_path, Refused, "no record, but the queues have units")
+    (tmp_path / "abort").touch()
+    assert_refused(tmp_path, Refused, "no commit log, but full queues.*a disk not mounted")
+    for part in ("commitlog", "consumequeue", "index"):
+        shutil.rmtree(tmp_path / part)
+    assert_refused(tmp_path, Unclean, "abort is there")
 
 
 def test_files_of_different_sizes(tmp_path: Path) -> None:
