@@ -372,6 +372,7 @@ def summary_json(path: Path | str, verdict: Verdict) -> dict[str, Any]:
     return {
         "type": "summary",
         "store": str(path),
+        **({} if verdict.part is None else {"path": str(verdict.part)}),
         "status": verdict.status.value,
         **counts,
         "records": verdict.records,

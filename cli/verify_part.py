@@ -71,7 +71,7 @@ class VerifyTarget(NamedTuple):
         findings = [finding for finding in verdict.findings if self._has(finding)]
         unread = [text for text in verdict.unread if not text.endswith(_OF_SCOPE)]
         unread.insert(0, f"all but {self.path}: it alone was asked for")
-        return replace(verdict, status=status_of(findings), findings=findings, unread=unread)
+        return replace(verdict, status=status_of(findings), findings=findings, unread=unread, part=self.path)
 
     def _has(self, finding: Finding) -> bool:
         """Whether a finding is about this part.

@@ -74,6 +74,8 @@ class Verdict:
     config: ConfigStart | None = field(default=None, compare=False, repr=False)
     #: The instance of `Scope.watch`.
     watched: LogWatcher | None = field(default=None, compare=False, repr=False)
+    #: The directory or file of the store that alone was asked for.
+    part: Path | None = None
     #: Repairs of parts have nothing to do either, except to renumber these queues. None: not known.
     to_renumber: Sequence[str] | None = None
 

@@ -22,13 +22,15 @@ def _told(row: dict[str, Any]) -> dict[str, Any]:
 
 def test_of_a_part_only_its_own_findings_are_told(world: Path) -> None:
     store = world / "5.3.3-killed-page"
-    *whole, _ = rows(store, code=1)
+    *whole, of_store = rows(store, code=1)
+    assert "path" not in of_store
     for name, code, count in (("commitlog", 1, None), ("index", 1, 1), ("checkpoint", 0, 0), ("abort", 3, 1)):
         *found, summary = rows(store / name, code=code)
         inside = (f"{store / name}", f"{store / name}/")
         of_part = [r for r in whole if r["path"] == inside[0] or inside[1] in r["path"]]
         assert [_told(r) for r in found] == [_told(r) for r in of_part]
         assert len(found) == count or count is None, name
+        assert summary["path"] == str(store / name)
         assert (summary["store"], summary["complete"], wrong(summary)) == (str(store), False, [])
         assert summary["unread"] == [f"all but {store / name}: it alone was asked for"]
 
