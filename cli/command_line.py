@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from copy import copy
 from pathlib import Path
@@ -192,6 +193,8 @@ def usage_text(error: typer.TyperException, command: str) -> str:
     context: Any = getattr(error, "ctx", None)
     path = context.command_path if context else f"{PROGRAM} {command}".rstrip()
     text = error.format_message().rstrip(".")
+    for kind, name in (("int", "whole number"), ("float", "number")):
+        text = re.sub(rf"is not a valid {kind}( range)?$", f"is not a {name}", text)
     option = getattr(error, "option_name", None)
     if option is not None and hasattr(error, "possibilities") and context is not None:
         hint = option_hint(option, options_of(context.command), context.command.name)

@@ -101,6 +101,19 @@ def test_an_option_that_nothing_is_like(line: str) -> None:
     assert "nothing" not in result.stderr and "did you mean" not in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("recover store --wait x", "'--wait': 'x' is not a number;"),
+        ("stats store --jobs 1.5", "'1.5' is not a whole number;"),
+        ("damage store --to copy --seed x", "'--seed': 'x' is not a whole number;"),
+    ],
+)
+def test_what_is_no_number(line: str, said: str) -> None:
+    result = run_here(line.split())
+    assert result.code == 2 and said in result.stderr
+
+
 def test_old_spellings_work_and_are_not_told(tmp_path: Path) -> None:
     """-n counts records, whatever the option is called; --dry-run of salvage had it before."""
     root = str(stores.unpack("4.9.7-clean", tmp_path))
