@@ -65,7 +65,8 @@ def files_of(places: Sequence[Path], tell: Callable[[str], None] = lambda _: Non
     """
     found = [file for place in places for file in (_files_in(place, tell) if place.is_dir() else [place])]
     if not found:
-        raise InvalidInput("no Parquet or Arrow file there", path=places[0])
+        hint = "put --from reads other files (NDJSON, CSV, Avro) one by one"
+        raise InvalidInput("no Parquet or Arrow file there", path=places[0], hint=hint)
     for file in found:
         form_of(file)
     return list({file.resolve(): file for file in found}.values())

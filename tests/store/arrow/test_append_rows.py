@@ -157,7 +157,7 @@ def test_paths_that_name_no_column(tmp_path: Path) -> None:
 
 
 def test_what_is_no_file_of_rows(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="no Parquet or Arrow file there"):
+    with pytest.raises(InvalidInput, match=r"no Parquet or Arrow file there.*CSV, Avro. one by one"):
         files_of([tmp_path])
     with pytest.raises(InvalidInput, match=r"not a file of \.parquet"):
         files_of([tmp_path / "x.csv"])
