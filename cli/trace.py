@@ -86,8 +86,9 @@ def trace(
 
     The story lists every record of the message in order: the send, the half message and the record that decided it,
     the delay level or timer and when it fires, each queue and LMQ (light message queue) that names the message,
-    index items, POP, retries and dead letters of each group, records that replaced it, and messages sent again with
-    the same unique key. Each line has its position or path, so that you can look it up.
+    index items, POP, retries and dead letters of each group, records that replaced it, messages sent again with the
+    same unique key, and tombstones, which recover wrote in place of lost messages. Each line has its position or
+    path, so that you can look it up.
 
     Then follows a verdict for each group that config/ connects with the topic, with the facts behind it:
     delivered_and_passed, waiting, filtered, not_dispatched, half_or_rolled_back, not_yet_due, timer_never_fires,

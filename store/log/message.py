@@ -21,14 +21,14 @@ from ...formats import quick
 from ...formats.hashing import CRC_MASK, java_string, utf8
 from ...formats.host import host_text
 from ...formats.quick import message_id
-from ...formats.sys_flag import COMPRESSION_MASK, SysFlag
-from ...formats.tombstone import LOST, is_filler, is_mark
+from ...formats.sys_flag import COMPRESSION_MASK, TRANSACTION_MASK, SysFlag
+from ...formats.tombstone import FILLER_SYS_FLAG, FILLER_TOPIC, LOST, is_filler, is_mark
 from ..counted import counted
 from ..disk.file_queue import MappedFileQueue, is_zero
 from ..errors import NotFound
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     import numpy.typing as npt
 
@@ -235,6 +235,26 @@ def tombstones(columns: Columns) -> Flags:
     return found
 
 
+def stand_ins(columns: Columns) -> Flags:
+    """bool[n]: which records of MESSAGE `recover` wrote in place of lost ones: tombstones and fillers."""
+    fillers: Flags = columns.ragged("topic").equals(FILLER_TOPIC) & (columns.ints("store_host.port") == 0)
+    fillers &= columns.ints("sys_flag") & TRANSACTION_MASK == FILLER_SYS_FLAG
+    return fillers | tombstones(columns)
+
+
+TOMBSTONE, FILLER = "tombstone", "filler"
+"""What a record is that `recover` wrote in place of a lost one; its mark in JSON."""
+
+
+def stand_in(store_port: int, topic: bytes, sys_flag: int, properties: Mapping[str, str]) -> str:
+    """TOMBSTONE or FILLER, "" for a record that a broker stored: no broker has port 0."""
+    if store_port:
+        return ""
+    if is_filler(topic, sys_flag):
+        return FILLER
+    return TOMBSTONE if is_mark(properties.get(LOST, "")) else ""
+
+
 _BATCH_BITS = int(SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP)
 FORMS = _BATCH_BITS | int(SysFlag.COMPRESSED)
 """Flags of bodies that are not shown as stored."""
@@ -334,6 +354,11 @@ class Message(_Fields):
         ip, port = self.store_host
         return message_id(ip, port, self.physical_offset)
 
+    @property
+    def stand_in(self) -> str:
+        """What it is if `recover` wrote it in place of a lost one, see the function of this name."""
+        return stand_in(self.store_host[1], self.raw_topic, self.sys_flag, self.properties)
+
     def is_of(self, topic: str) -> bool:
         """Whether the message was stored under the topic, or dispatched to it besides (spec 2.9)."""
         if self.raw_topic == utf8(topic):
@@ -376,18 +401,10 @@ class Message(_Fields):
             "message_id": self.message_id,
             **({"body_base64": _base64(self.stored_body), "raw": True} if raw else self._shown_body(max_body)),
             **MARKS[self.mark],
-            **self._stands_for_lost(),
+            **({mark: True} if (mark := self.stand_in) else {}),
             **self._in_batch(),
         }
         return record
-
-    def _stands_for_lost(self) -> dict[str, Any]:
-        """JSON members of a record that `recover` wrote in place of a lost one; no broker has port 0."""
-        if self.store_host[1]:
-            return {}
-        if is_filler(self.raw_topic, self.sys_flag):
-            return {"filler": True}
-        return {"tombstone": True} if is_mark(self.properties.get(LOST, "")) else {}
 
     def _in_batch(self) -> dict[str, Any]:
         """JSON members of a message inside of a batch record: its number, and the record's flag and properties."""

@@ -25,7 +25,6 @@ from ...formats.message import MESSAGE
 from ...formats.message_properties import INNER_MULTI_DISPATCH
 from ...formats.property_columns import PropertyItems
 from ...formats.sys_flag import SysFlag
-from ...formats.tombstone import FILLER_TOPIC, is_filler
 from ..audit.messages import Messages
 from ..broker.dispatch import Dispatched
 from ..broker.profiles import RecordRules
@@ -41,7 +40,7 @@ from ..errors import InvalidInput, NotAStore, Refused, Unreadable, Unsupported
 from ..findings.next_commands import NextCommand
 from ..log.batch import Batch, Extent, ExtentKind, contradictory
 from ..log.commit_log import CommitLog
-from ..log.message import Mark, tombstones, undecodable_bodies
+from ..log.message import Mark, stand_ins, undecodable_bodies
 from ..queues.units import is_whole_file
 from .fill import Piece
 from .gaps import GapFinder, has_usable_properties, undispatchable
@@ -253,11 +252,7 @@ class DamageFinder(GapFinder):
 def is_original(batch: Batch) -> Flags:
     """bool[n]: no tombstone or filler, not torn inside its properties, and the body matches its flags."""
     columns = batch.columns
-    topic, flags = columns.ragged("topic"), columns.ints("sys_flag")
-    filler = np.zeros(len(batch), np.bool_)
-    for row in np.flatnonzero(topic.length == len(FILLER_TOPIC)).tolist():
-        filler[row] = is_filler(topic[row], int(flags[row]))
-    original: Flags = ~(tombstones(columns) | filler | PropertyItems(columns.ragged("properties")).torn())
+    original: Flags = ~(stand_ins(columns) | PropertyItems(columns.ragged("properties")).torn())
     original[[body.row for body in undecodable_bodies(columns) if not (body.put_back or body.too_large)]] = False
     return original
 

@@ -38,6 +38,7 @@ class EventKind(StrEnum):
     CANCELLED = "cancelled"
     DUE = "due"
     STORED = "stored"
+    LOST = "lost"
     DELIVERED = "delivered"
     RESENT = "resent"
     NAMED = "named"

@@ -20,7 +20,6 @@ from ...formats import message_properties as names
 from ...formats.hashing import tags_code
 from ...formats.pop import FIRST_POP_TIME
 from ...formats.quick import parse_message_id
-from ...formats.tombstone import LOST, is_mark
 from ..broker.system_topics import (
     CHECKED_TOO_OFTEN,
     DEAD_LETTER_PREFIX,
@@ -66,7 +65,9 @@ _OF_TOPIC = {
 
 
 def role_of(message: Message) -> RecordRole:
-    """Return what a record is, by its topic."""
+    """Return what a record is, by its topic; one that `recover` wrote in place of a lost one is its own in all."""
+    if message.stand_in:
+        return RecordRole.OWN
     topic = message.topic
     role = _OF_TOPIC.get(topic)
     if role is RecordRole.TIMED and names.TIMER_DEL_UNIQKEY in message.properties:
@@ -447,7 +448,7 @@ def _asked_code(message: Message) -> int | None:
     and for a tombstone, whose unit may keep the code of the lost record.
     """
     record = message if message.inner is None else message.inner.record
-    if record.topic == SCHEDULE_TOPIC or is_mark(record.properties.get(LOST, "")):
+    if record.topic == SCHEDULE_TOPIC or record.stand_in:
         return None
     return tags_code(record.tags)
 

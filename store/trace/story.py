@@ -42,7 +42,7 @@ def story(
     """Return all events, by time, then by position. units: of the judged record. Raises Unreadable."""
     first = family.records[0]
     text = f"sent by {host_text(*first.born_host)}, unique key {first.unique_key or 'none'}"
-    events = [Event(EventKind.BORN, text, first.born_timestamp, first.position)]
+    events = [] if first.stand_in else [Event(EventKind.BORN, text, first.born_timestamp, first.position)]
     for message in family.records:
         events += _of_record(family, message, waiting)
     for offset, op in waiting.ops.items():
@@ -99,7 +99,9 @@ def _of_record(family: Family, message: Message, waiting: Waiting) -> Iterator[E
 
 
 def _own(family: Family, message: Message) -> Event:
-    """Return the event of a record in the topic itself: sent, delivered from where it waited, or sent again."""
+    """Return the event of a record in the topic itself: sent, delivered from where it waited, sent again, or lost."""
+    if message.stand_in:
+        return Event.of(EventKind.LOST, message, f"recover wrote a {message.stand_in} in its place")
     earlier = [m for m in family.records if m.position < message.position]
     if message.sys_flag & TRANSACTION_MASK == SysFlag.COMMIT:
         half = message.prepared_transaction_offset

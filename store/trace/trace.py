@@ -41,7 +41,7 @@ from .family import (
 from .groups import GroupTables, Subscription, read_groups
 from .locate import PlaceWithoutRecord, TraceTarget, judgement_of, locate
 from .story import story, tiered_copies
-from .verdicts import Known, awaited, for_all, judge
+from .verdicts import LOST_FACT, Known, awaited, for_all, judge
 from .waiting import Compacted, Waiting
 
 if TYPE_CHECKING:
@@ -444,7 +444,8 @@ def command_for(judgement: Judgement, place: QueuePlace, layout: Layout, given: 
     if of_unit and not os.path.lexists(layout.abort):
         queue = f"{place.topic}/{place.queue_id}"
         return str(command("repair", root, "--queue", queue, given=given))
-    if of_unit or verdict is DeliveryVerdict.UNREADABLE:
+    lost = any(one.fact == LOST_FACT for one in judgement.evidence)
+    if of_unit or (verdict is DeliveryVerdict.UNREADABLE and not lost):
         return str(command("recover", root, given=given))
     if verdict is DeliveryVerdict.OFFSET_MOVED and place.queue_offset is not None:
         wanted = f"{place.topic}/{place.queue_id}@{group}={place.queue_offset}"

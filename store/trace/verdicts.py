@@ -40,6 +40,8 @@ _AGAIN = (Naming.MADE_AGAIN, Naming.TAKEN)
 """What is at the message's place is another message."""
 _HOLES = (Naming.HOLE, Naming.ELSEWHERE, Naming.TAKEN, Naming.OTHER_SIZE)
 _KEPT = (Mark.NONE, Mark.AFTER_DAMAGE)
+LOST_FACT = "the mark of an earlier recovery"
+"""Another recovery brings nothing back, unless a replica has it."""
 
 
 @dataclass(frozen=True)
@@ -202,6 +204,9 @@ def _absent(known: Known) -> Judgement | None:
             return known.waiting
         reason = "the log has no record of it in its topic; the reason is not known"
         return Judgement(DeliveryVerdict.UNKNOWN, reason)
+    if message.stand_in:
+        reason = f"lost: recover wrote a {message.stand_in} in its place"
+        return Judgement(DeliveryVerdict.UNREADABLE, reason, (Evidence(LOST_FACT, _record(message).where),))
     if message.mark not in _KEPT:
         words = message.mark.name.lower().replace("_", " ")
         reason = f"its record no longer belongs to this log ({words})"

@@ -155,6 +155,17 @@ def behind(root: Path) -> None:
         file.write(bytes(40))
 
 
+def lost(root: Path, number: int) -> None:
+    """The record of a message, with number 0 to 2, is damaged; recover writes a tombstone in its place."""
+    [units] = (root / "consumequeue" / "orders" / "0").iterdir()
+    position = int.from_bytes(units.read_bytes()[20 * number :][:8], "big")
+    with (root / "commitlog" / f"{0:020}").open("r+b") as file:
+        file.seek(position)
+        file.write(bytes(50))
+    done = run_here(["recover", str(root), "--apply", "--yes"])
+    assert done.stdout.startswith("Done: recovered, 1 message lost."), done.stderr
+
+
 def without_queue(root: Path) -> None:
     """The queue is gone."""
     shutil.rmtree(root / "consumequeue" / "orders")

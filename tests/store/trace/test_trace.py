@@ -9,10 +9,24 @@ from pathlib import Path
 import pytest
 
 from mqstore.store.trace.answer import DeliveryVerdict, EventKind, Fate, NextStart, Trace
+from mqstore.store.trace.groups import given
 
 from ...archives import extract
 from ...stores import messages, unpack
-from .asked import behind, config, elsewhere, k1, offsets, one, other_size, verdict, whole, without_queue, without_unit
+from .asked import (
+    behind,
+    config,
+    elsewhere,
+    k1,
+    lost,
+    offsets,
+    one,
+    other_size,
+    verdict,
+    whole,
+    without_queue,
+    without_unit,
+)
 
 NEVER = NextStart(Fate.NO_START, "")
 
@@ -245,6 +259,21 @@ def test_a_retry_that_no_unit_names(asked: str, tmp_path: Path) -> None:
     assert row.next_command == f"mqstore repair {root} --queue {RETRY}/0"
     config(root, "consumerOffset.json", {"offsetTable": {f"{RETRY}@{GROUP}": {"0": 10}}})
     assert verdict(one(root, asked, group=GROUP), GROUP) is DeliveryVerdict.NOT_DISPATCHED
+
+
+@pytest.mark.parametrize("reached", [0, 3])
+@pytest.mark.parametrize("tags", ["*", "Aa"])
+def test_a_tombstone_is_no_message_that_a_group_gets(reached: int, tags: str, root: Path) -> None:
+    """Nobody has sent it, and another recovery does not bring the message back."""
+    offsets(root, g={"orders": {0: reached}})
+    lost(root, 1)
+    found = one(root, "orders/0/1", group="g", subscription=given(tags, None))
+    kinds = [event.event for event in found.events]
+    assert kinds == [EventKind.LOST, EventKind.NAMED]
+    assert found.for_all is not None
+    assert found.for_all.reason == "lost: recover wrote a tombstone in its place"
+    assert found.for_all.verdict is verdict(found, "g") is DeliveryVerdict.UNREADABLE
+    assert found.next_commands == []
 
 
 @pytest.mark.parametrize("asked", ["18857", "orders/0/5"])
