@@ -42,6 +42,7 @@ def import_(
 
     If there are timed messages, DIR is recovered as by recover --apply, which makes the files of the timer. A message
     at which a broker would end its log or stop delivering delayed messages is left out; stderr names up to 20 of them.
+    Tombstones, which recover wrote in place of lost messages, are left out, too, and counted there.
 
     Exit code: 0 done; 1 a body failed its checksum, a message at which a broker would stop is left out, or verify does
     not call a DIR with timed messages safe; 2 a message that no broker takes; 4 another job works on DIR; 5 cannot be
@@ -77,13 +78,14 @@ def import_(
     if rows := manifest["left_out"]:
         remarks.append(f"{counted(rows, 'row')} left out: without a topic a row is no message")
     remarks += new_times(manifest.get("times_replaced", 0))
-    for line in [*remarks, *left_out(manifest.get("op_records", 0), manifest.get("pop_records", 0))]:
+    left_of = [manifest.get(name, 0) for name in ("op_records", "pop_records", "tombstones")]
+    for line in [*remarks, *left_out(*left_of)]:
         common.warn(line)
     left = manifest.get("left")
     if left:
         common.warn(f"{to}: {left_at(to, left, how.broker_config, as_broker)}")
     counts = {name: manifest[name] for name in ("messages", "left_out", "skipped", "marked")}
-    counts["refused"] = manifest.get("refused", 0)
+    counts |= {name: manifest.get(name, 0) for name in ("refused", "tombstones")}
     record = {"type": "import", "to": str(to), **counts}
     with output:
         output.record(record, text=lambda row: f"{row['to']}: {counted(row['messages'], 'message')}")

@@ -53,12 +53,13 @@ def put(
     a directory, Parquet and Arrow files are taken in the order of store_timestamp; folders COLUMN=VALUE are read as
     columns.
 
-    Copies get new positions and queue offsets. A record that decides a transaction points to the new place of its
-    half message; without that half message it is left out, and stderr says so. POP check points and
-    acknowledgements that point to other places are left out, too. The delivery progress of delay levels and timers
-    is not copied: their messages are delivered once more. If a timed message is due already and the store has no
-    files of the timer, stderr says so: verify names the repair, if one is needed. A topic that the store lacks is
-    made as a broker makes one for a producer, without attributes such as message.type=LITE: no message has them.
+    Copies get new positions and queue offsets. A record that decides a transaction points to the new place of its half
+    message; without that half message it is left out, and stderr says so. POP check points and acknowledgements that
+    point to other places are left out, too, and so are tombstones, which recover wrote in place of lost messages. The
+    delivery progress of delay levels and timers is not copied: their messages are delivered once more. If a timed
+    message is due already and the store has no files of the timer, stderr says so: verify names the repair, if one is
+    needed. A topic that the store lacks is made as a broker makes one for a producer, without attributes such as
+    message.type=LITE: no message has them.
 
     \b
     Examples:

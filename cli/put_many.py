@@ -12,9 +12,10 @@ from typing import Any
 from ..store.broker.profiles import OLDEST, RecordRules, profile_of
 from ..store.counted import counted
 from ..store.errors import Corrupted, InvalidInput, LimitExceeded, StoreError
+from ..store.log.message import TOMBSTONE
 from ..store.put.bulk import AHEAD_ROWS, PresentKeys, StoredColumns
 from ..store.put.message_columns import columns_of, columns_where, left_out, new_times
-from ..store.put.message_json import BATCH, MessageReader, is_corrupted, is_message
+from ..store.put.message_json import BATCH, MessageReader, is_corrupted, is_message, stand_in_of
 from ..store.put.new_message import NewBatch, NewMessage, check_copy
 from ..store.put.on_damage import CorruptedBodies
 from ..store.put.producer import refused_copies
@@ -169,7 +170,7 @@ class _Stream:
         corrupted: CorruptedBodies,
         out: Output,
     ) -> None:
-        self._skipped = self._known = self._stored = 0
+        self._skipped = self._tombstones = self._known = self._stored = 0
         self._corrupted = corrupted
         self._writer = writer
         self._rules = writer.profile.start.record
@@ -189,14 +190,15 @@ class _Stream:
     def remarks(self) -> Iterator[str]:
         if self._skipped:
             records = counted(self._skipped, "record")
-            yield f"{records} left out: damage, BLANKs and stale records are no messages"
+            yield f"{records} left out: damage, BLANKs, fillers and stale records are no messages"
         if self._known:
             yield counted(
                 self._known,
                 "message left out, because the store already has it",
                 "messages left out, because the store already has them",
             )
-        yield from left_out(self._writer.copies.op_records, self._writer.copies.pop_records)
+        copies = self._writer.copies
+        yield from left_out(copies.op_records, copies.pop_records, self._tombstones)
         yield from new_times(self._writer.times_replaced)
         if self._writer.lacks_wheel:
             from ..store.findings.next_commands import proposed
@@ -254,7 +256,9 @@ class _Stream:
         problem: StoreError | None = None
         for line in portion:
             if not is_message(line.record):
-                self._skipped += 1
+                lost = stand_in_of(line.record) == TOMBSTONE
+                self._tombstones += lost
+                self._skipped += not lost
                 continue
             try:
                 what = _message_of(self._reader, line, self._rules)

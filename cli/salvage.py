@@ -82,11 +82,11 @@ def salvage(
     rest would be in conflicts. To put the messages of two brokers into one store, salvage each broker into a directory
     of its own with --layout compact. Then append the second store to the first, as in the last example.
 
-    With --layout compact, records that decide a transaction point to the new places of their half messages. They
-    are left out if their half messages were not found; so are POP check points and acknowledgements that point to
-    other places. A message that brokers refuse is put into DIR/conflicts/refused, and the manifest says why. Names
-    in INNER_MULTI_DISPATCH at which brokers stop dispatching are left out. A DELAY that is not a number becomes the
-    delay level of the queue.
+    With --layout compact, records that decide a transaction point to the new places of their half messages. They are
+    left out if their half messages were not found; so are POP check points and acknowledgements that point to other
+    places, and tombstones, which recover wrote in place of lost messages. A message that brokers refuse is put into
+    DIR/conflicts/refused, and the manifest says why. Names in INNER_MULTI_DISPATCH at which brokers stop dispatching
+    are left out. A DELAY that is not a number becomes the delay level of the queue.
 
     If exactly one IMAGE is the directory of a store, --layout original also takes its file sizes, and copies its
     config (positions, delay progress, groups, topic settings), compaction topics and timer as far as they can be
@@ -218,7 +218,7 @@ def _json(done: Salvaged, images: list[Path], to: Path | None, layout: LayoutCho
 
 
 _OF_RESTORED = ("tombstones", "fillers", "unplaced", "version")
-_OF_WRITTEN = ("stored", "left_out", "refused", "op_records", "pop_records")
+_OF_WRITTEN = ("stored", "left_out", "refused", "op_records", "pop_records", "tombstones")
 
 
 def _text(record: Mapping[str, Any]) -> str:
@@ -259,13 +259,14 @@ def _made(record: Mapping[str, Any]) -> list[str]:
     lines = [f"Written: {record['to']}, {record['layout']}; manifest.ndjson lists each record."]
     if record["layout"] == "compact":
         lines.append(f"  {counted(record['stored'], 'message')} stored")
-        others = record["left_out"] - record["op_records"] - record["pop_records"]
+        told = [record[name] for name in ("op_records", "pop_records", "tombstones")]
+        others = record["left_out"] - sum(told)
         refused = "refused, in conflicts/refused; the manifest says why"
         for count, what in ((others, "not selected"), (record["refused"], refused)):
             if count:
                 lines.append(f"  {count} {what}")
-        lines += (f"  {line}" for line in left_out(record["op_records"], record["pop_records"]))
-    if record.get("tombstones") or record.get("fillers"):
+        lines += (f"  {line}" for line in left_out(*told))
+    elif record.get("tombstones") or record.get("fillers"):
         lines.append(
             f"  holes closed with {counted(record['tombstones'], 'tombstone')} and"
             f" {counted(record['fillers'], 'filler')}"

@@ -28,7 +28,7 @@ from ...store.disk.layout import is_uri
 from ...store.errors import InvalidInput, NotAStore, Refused, from_os_error
 from ...store.library import settle_timers
 from ...store.output import stage
-from ...store.put.message_columns import new_times
+from ...store.put.message_columns import left_out, new_times
 from ...store.salvage.original import left_at
 
 _ROWS = "rows"
@@ -109,7 +109,7 @@ class LogSourceWriter(DataSourceArrowWriter):
         if damaged := manifest["skipped"] + manifest["marked"]:
             said = counted(damaged, "body failed its checksum", "bodies failed their checksums")
             warnings.warn(said, stacklevel=2)
-        for said in new_times(manifest.get("times_replaced", 0)):
+        for said in (*new_times(manifest.get("times_replaced", 0)), *left_out(0, 0, manifest.get("tombstones", 0))):
             warnings.warn(said, stacklevel=2)
         if manifest.get("left"):
             left = left_at(self._target, manifest["left"], self._how.broker_config, self._how.as_broker)

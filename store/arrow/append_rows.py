@@ -30,10 +30,11 @@ from ..counted import listed
 from ..disk.broker_conf import BrokerConfig
 from ..disk.byte_reader import read, reading_rate
 from ..errors import InvalidInput, LimitExceeded, from_os_error
+from ..log.message import TOMBSTONE
 from ..output.stage import publish_made
 from ..put.bulk import AHEAD_ROWS
 from ..put.message_columns import columns_of, columns_where
-from ..put.message_json import MessageReader, is_message, record_of
+from ..put.message_json import MessageReader, is_message, record_of, stand_in_of
 from ..put.new_message import STORE, NewMessage, UniqueKeys, WriterOptions
 from ..put.on_damage import CorruptedBodies, OnDamage
 from ..put.producer import refused_copies
@@ -485,14 +486,16 @@ Finish = Callable[[Path], str]
 
 @dataclass
 class AppendedRows:
-    """Counts of rows by what became of them. left_out: rows without a topic, which stand for damage. op_records,
-    pop_records: also left out (`CopiedNumbers`). refused: also left out (`refused_copies`); named_refused: the first
-    `REFUSED_NAMED` of these, and why. times_replaced: as of `message_columns`. left: what the new store still needs.
+    """Counts of rows by what became of them. left_out: rows without a topic, which stand for damage. tombstones: also
+    left out. op_records, pop_records: also left out (`CopiedNumbers`). refused: also left out (`refused_copies`);
+    named_refused: the first `REFUSED_NAMED` of these, and why. times_replaced: as of `message_columns`. left: what the
+    new store still needs.
     """
 
     corrupted: CorruptedBodies
     messages: int = 0
     left_out: int = 0
+    tombstones: int = 0
     op_records: int = 0
     pop_records: int = 0
     refused: int = 0
@@ -566,6 +569,7 @@ def _append(writer: StoreWriter, reader: MessageReader, rows: pa.RecordBatch, fi
         messages, kept = [], []
         for at, (number, row) in enumerate(zip(numbers.to_pylist(), rows.to_pylist(), strict=True)):
             record = record_of(row, number)
+            made.tombstones += stand_in_of(record) == TOMBSTONE
             if is_message(record):
                 messages.append(_message(reader, record, number))
                 kept.append(at)

@@ -21,7 +21,7 @@ from ...formats.property_columns import PropertyItems, item_texts, with_items
 from ..columns import dictionary
 from ..errors import InvalidInput
 from ..put.message_columns import NO_CRC
-from ..put.message_json import MessageReader, parse_host
+from ..put.message_json import NO_PORT, MessageReader, parse_host
 from ..put.new_message import COMPRESSED, COPIED, NUMBER_LIMITS, STORE, stored_body, wrong_crc
 
 _ROW_BY_ROW = ("body_base64", "topic_base64", "properties_raw_base64", "stale")
@@ -110,6 +110,8 @@ def columns_of_rows(batch: pa.RecordBatch, reader: MessageReader) -> dict[str, A
     table = {name: batch.column(name) for name in batch.schema.names}
     if not {"topic", "body"} <= table.keys() or any(_has_values(table, name) for name in _ROW_BY_ROW):
         return None
+    if "store_host" in table and any(str(host).endswith(NO_PORT) for host in table["store_host"].unique().to_pylist()):
+        return None  # perhaps tombstones
     try:
         if (raw := _all_raw(table)) is None:
             return None

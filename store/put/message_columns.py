@@ -495,8 +495,10 @@ def new_times(replaced: int) -> Iterator[str]:
         yield counted(replaced, f"{one} has the current time instead", f"{more} have the current time instead")
 
 
-def left_out(op_records: int, pop_records: int) -> Iterator[str]:
-    """Notes about the records that `CopiedNumbers` left out."""
+def left_out(op_records: int, pop_records: int, tombstones: int) -> Iterator[str]:
+    """Notes about the records that `CopiedNumbers` left out, and about tombstones."""
+    if tombstones:
+        yield f"{counted(tombstones, 'tombstone')} left out: the messages in whose place recover wrote them are lost"
     if op_records:
         text = counted(op_records, "op record")
         yield f"{text} left out: the half messages that they decide were not copied"

@@ -10,13 +10,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from ...formats import message_properties as names
-from ...formats.hashing import crc31
+from ...formats.hashing import crc31, utf8
 from ...formats.host import PORT_MAX, host_of
 from ...formats.message import PROPERTIES_BYTES_MAX
 from ...formats.sys_flag import COMPRESSION_MASK
+from ..broker.system_topics import OP_TOPIC
 from ..broker.topics import now_ms
 from ..errors import InvalidInput
-from ..log.message import FORMS
+from ..log.message import FILLER, FORMS, TOMBSTONE, stand_in
 from .new_message import (
     COMPRESSED,
     COPIED,
@@ -32,6 +33,8 @@ from .new_message import (
     wrong_crc,
 )
 
+NO_PORT = ":0"
+"""How the `store_host` of tombstones and fillers ends."""
 BATCH = "batch"
 """The field with messages that a client sends together."""
 INNER = "inner_messages"
@@ -46,8 +49,24 @@ BATCH_BITS = FORMS | COMPRESSION_MASK
 
 
 def is_message(record: Mapping[str, Any]) -> bool:
-    """Whether a record of `dump` is a message of the log, and not damage, a BLANK or a stale record."""
-    return record.get("type", "message") == "message" and "stale" not in record
+    """Whether a record of `dump` is a message of the log: no damage, BLANK, stale record, tombstone or filler."""
+    return record.get("type", "message") == "message" and "stale" not in record and not stand_in_of(record)
+
+
+def stand_in_of(record: Mapping[str, Any]) -> str:
+    """`stand_in` of a record of `dump`, by its mark, or of a row, which has none, by host and properties. "" also for
+    a tombstone of an op record: it still decides transactions, so it is copied.
+    """
+    host, topic, properties = (record.get(name) for name in ("store_host", "topic", "properties"))
+    if topic == OP_TOPIC:
+        return ""
+    for mark in (TOMBSTONE, FILLER):
+        if record.get(mark) is True:
+            return mark
+    if not (isinstance(host, str) and host.endswith(NO_PORT) and isinstance(properties, Mapping)):
+        return ""
+    flags = record.get("sys_flag")
+    return stand_in(0, utf8(str(topic)), flags if isinstance(flags, int) else 0, properties)
 
 
 def is_corrupted(record: Mapping[str, Any]) -> bool:

@@ -19,12 +19,11 @@ import numpy as np
 
 from ...formats.derive import Columns, Ragged
 from ...formats.derive.ragged import Flags, Ints
-from ...formats.message import SysFlag
 from ...formats.message_properties import DELAY, INNER_MULTI_DISPATCH, ITEM_SEPARATOR, with_value
 from ...formats.property_columns import PropertyItems
 from ...formats.tombstone import FILLER_TOPIC
 from ..broker.load_rules import unreadable_levels
-from ..broker.system_topics import SCHEDULE_TOPIC
+from ..broker.system_topics import OP_TOPIC, SCHEDULE_TOPIC
 from ..columns import dictionary
 from ..counted import counted
 from ..disk.broker_conf import BrokerConfig
@@ -34,6 +33,7 @@ from ..disk.layout import COMMIT_LOG, Layout
 from ..disk.lock import check_empty, new_directory
 from ..errors import InvalidInput, LimitExceeded, Missing, NotFound, Refused, StoreError
 from ..inspect.transactions import open_in, open_in_database
+from ..log.message import stand_ins
 from ..put.message_columns import columns_where
 from ..put.new_message import COPIED, WriterOptions
 from ..put.producer import refused_copies
@@ -187,13 +187,16 @@ class SalvageSelection:
 @dataclass
 class Written:
     """Numbers of records that were put, left out, refused by the writer. op_records, pop_records: left out although
-    asked for, since they name records that did not come along (`CopiedNumbers`). refused_runs: the refused ones."""
+    asked for, since they name records that did not come along (`CopiedNumbers`). tombstones: left out, too.
+    refused_runs: the refused ones.
+    """
 
     stored: int = 0
     left_out: int = 0
     refused: int = 0
     op_records: int = 0
     pop_records: int = 0
+    tombstones: int = 0
     refused_runs: list[SalvageRun] = field(default_factory=list)
 
 
@@ -209,9 +212,11 @@ def write_compact(
     done = Written()
     for run in layer.runs:
         for columns in batches_of(run, sources):
-            # leave out what closed a hole of the old log
-            flags = columns.ints("sys_flag") & SysFlag.ROLLBACK == SysFlag.ROLLBACK
-            wanted = selection.rows(columns) & ~(flags & columns.ragged("topic").equals(FILLER_TOPIC))
+            wanted, topics = selection.rows(columns), columns.ragged("topic")
+            # what closed a hole of the old log is left out; a tombstone of an op record still decides transactions
+            closing = stand_ins(columns) & ~topics.equals(OP_TOPIC.encode())
+            done.tombstones += int((wanted & closing & ~topics.equals(FILLER_TOPIC)).sum())
+            wanted &= ~closing
             if not wanted.all():
                 manifest.records(run, columns.take(~wanted), "left_out")
                 done.left_out += int((~wanted).sum())

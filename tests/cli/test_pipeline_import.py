@@ -43,7 +43,7 @@ def test_there_and_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
         some = rows.take(list(range(number, rows.num_rows, 2)))
         pq.write_table(some, tmp_path / f"in/{number}.parquet")
     assert imported(tmp_path / "in", "--to", new, "--format=json") == 0
-    counts = {"messages": rows.num_rows, "left_out": 0, "skipped": 0, "marked": 0, "refused": 0}
+    counts = {"messages": rows.num_rows, "left_out": 0, "skipped": 0, "marked": 0, "refused": 0, "tombstones": 0}
     said = json.loads(capsys.readouterr().out)
     assert said == {"type": "import", "to": str(new), **counts}
     assert not (new / ".mqstore").exists()

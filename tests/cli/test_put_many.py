@@ -18,6 +18,7 @@ from mqstore.store.put.new_message import COPIED
 from .. import stores
 from ..store.arrow.rows import table_of as rows_of_store
 from ..store.put.writing import contents
+from ..store.trace import asked as traces
 from .datadriven import run_here
 from .json_schema import errors
 from .put_tables import messages, stored, table_of, write
@@ -227,6 +228,29 @@ def test_stale_records_and_damage_are_left_out(tmp_path: Path) -> None:
     assert result.code == 0
     assert "2 records left out" in result.stderr
     assert bodies(tmp_path / "new") == ["b0", "b3"]
+
+
+@pytest.mark.parametrize("form", ["ndjson", "csv", "parquet", "avro", "import", "salvage"])
+def test_tombstones_are_left_out(form: str, tmp_path: Path) -> None:
+    """A copy does not make messages of them, and says so."""
+    root, new, source = tmp_path / "store", tmp_path / "new", tmp_path / f"in.{form}"
+    for _ in range(3):
+        traces.put(root, "orders")
+    traces.lost(root, 1)
+    words: list[object] = ["put", new, "--from", source, "--no-answers"]
+    if form in ("ndjson", "csv"):
+        source.write_text(run_here(["dump", str(root), "--format", form]).stdout)
+    elif form == "salvage":
+        words = [form, root, "--to", new, "--layout", "compact"]
+    else:
+        export = tmp_path / "export"
+        run_here(["export", str(root), "--to", str(export), "--format", "avro" if form == "avro" else "parquet"])
+        [source] = export.glob("*.*")
+        words = ["pipeline", form, source, "--to", new] if form == "import" else [*words[:3], source, *words[4:]]
+    result = run_here([*map(str, words)])
+    said = "1 tombstone left out: the messages in whose place recover wrote them are lost"
+    assert said in (result.stdout if form == "salvage" else result.stderr)
+    assert len(stored(new)) == 2
 
 
 def test_answers_come_while_it_waits_for_more(tmp_path: Path) -> None:

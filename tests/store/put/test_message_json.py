@@ -14,7 +14,7 @@ from mqstore.formats.client_batch import MESSAGE
 from mqstore.formats.hashing import crc31
 from mqstore.formats.sys_flag import SysFlag
 from mqstore.store.errors import InvalidInput
-from mqstore.store.put.message_json import MessageReader
+from mqstore.store.put.message_json import MessageReader, is_message
 from mqstore.store.put.new_message import NUMBER_LIMITS, NoKeys
 
 from .writing import NOW
@@ -23,6 +23,24 @@ READER = MessageReader(NoKeys(), keep_times=True, clock=lambda: NOW)
 PLAIN: dict[str, Any] = {"topic": "T", "body": "x", "unique_key": None}
 """NoKeys gives none: a message that would get one is refused."""
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\1\2"))
+
+
+@pytest.mark.parametrize(
+    ("more", "copied"),
+    [
+        ({"tombstone": True}, False),
+        ({"filler": True}, False),
+        ({"tombstone": None}, True),
+        ({"store_host": "127.0.0.1:0", "properties": {"LOST": "tt"}}, False),
+        ({"store_host": "127.0.0.1:0", "properties": {}, "topic": "-", "sys_flag": 12}, False),
+        ({"store_host": "127.0.0.1:0", "properties": {"LOST": "x"}}, True),
+        ({"store_host": "127.0.0.1:10", "properties": {"LOST": "t"}}, True),
+        ({"tombstone": True, "topic": "RMQ_SYS_TRANS_OP_HALF_TOPIC"}, True),
+    ],
+)
+def test_what_recover_wrote_in_place_of_lost_messages_is_none(more: dict[str, Any], copied: bool) -> None:
+    """That of an op record still decides transactions."""
+    assert is_message(PLAIN | more) is copied
 
 
 @pytest.mark.parametrize(("name", "limits"), NUMBER_LIMITS.items())
