@@ -62,7 +62,8 @@ class OpenStore(Closing):
         config, sizes = layout.broker_config, sizes_of(layout)
         self.layout = layout
         self.profile = profile
-        host = options.store_host or (tail.last.store_host if tail.last else DEFAULT_HOST)
+        last = tail.last.store_host if tail.last and not tail.last.stand_in else DEFAULT_HOST
+        host = options.store_host or last
         self.rules = WriterRules.of(profile, host, config)
         self.delay_levels = options_of(layout).delay_levels.value
         self.clock = clock

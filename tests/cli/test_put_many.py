@@ -253,6 +253,15 @@ def test_tombstones_are_left_out(form: str, tmp_path: Path) -> None:
     assert len(stored(new)) == 2
 
 
+def test_behind_a_tombstone_messages_name_a_broker(tmp_path: Path) -> None:
+    """It has port 0, which tells that no broker stored it."""
+    for _ in range(3):
+        traces.put(tmp_path / "store", "orders")
+    traces.lost(tmp_path / "store", 2)
+    traces.put(tmp_path / "store", "orders")
+    assert [row["store_host"] for row in stored(tmp_path / "store")][2:] == ["127.0.0.1:0", "127.0.0.1:10911"]
+
+
 def test_answers_come_while_it_waits_for_more(tmp_path: Path) -> None:
     running, answers = fed(tmp_path, [line(0), line(1)])
     assert [answer["queue_offset"] for answer in answers] == [0, 1]
