@@ -361,7 +361,7 @@ class _LogBegins:
     def begins(self, topic: str, oldest: int, in_use: int, *, partly: bool) -> dict[int, int]:
         """Where the queues of a topic that was made again begin, by queue id; empty if it was not (`QueueBegins`).
 
-        in_use: how many queues get messages. partly: some queues may still have units of their earlier records.
+        in_use: how many queues get messages or are read. partly: some may still have units of their earlier records.
         """
         firsts, older = self._firsts.get(topic) or {}, self.older[topic]
         if not firsts:  # no unit is on disk yet: only the queue offsets in the records count
@@ -414,7 +414,7 @@ class QueueBegins:
 
     These are queues of a topic that was deleted and made again, and LMQs of LITE topics with a TTL: 5.5.1 deletes an
     LMQ that got no message for so long, as a whole. ttl_ms: the TTL of each of these topics. in_use: how many queues
-    get messages, of each topic that the broker knows; empty if unknown.
+    get messages or are read, of each topic that the broker knows; empty if unknown.
     """
 
     layout: Layout

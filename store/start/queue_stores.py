@@ -20,7 +20,7 @@ from ...formats.derive import Columns
 from ...formats.derive.ragged import Flags, Ints
 from ...formats.hashing import java_integer, java_string
 from ...formats.message import SysFlag
-from ...formats.topics import TOPIC_CONFIG_TABLE, WRITE_QUEUE_NUMS
+from ...formats.topics import READ_QUEUE_NUMS, TOPIC_CONFIG_TABLE, WRITE_QUEUE_NUMS
 from ..audit.verified import VerifiedRun
 from ..broker.dispatch import Dispatched, dispatch_columns
 from ..broker.dispatch_record import Dispatching
@@ -215,9 +215,9 @@ def _queue_begins(layout: Layout) -> QueueBegins:
 
 
 def _queues_in_use(entry: Any) -> int:
-    """How many queues of a topic get messages; no limit if its entry does not tell."""
-    count = entry.get(WRITE_QUEUE_NUMS) if isinstance(entry, dict) else None
-    return count if isinstance(count, int) and count > 0 else LARGEST_OFFSET
+    """How many queues of a topic get messages or are read; no limit if its entry does not tell."""
+    counts = map(entry.get, (READ_QUEUE_NUMS, WRITE_QUEUE_NUMS)) if isinstance(entry, dict) else ()
+    return max((count for count in counts if isinstance(count, int) and count > 0), default=LARGEST_OFFSET)
 
 
 def _attributes(entry: Any) -> dict[Any, Any]:

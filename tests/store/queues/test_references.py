@@ -290,13 +290,21 @@ def test_a_queue_that_a_topic_made_again_has_not_used_was_deleted_with_it(tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("oldest", "queues", "later", "is_lost"),
-    [("U", 1, "", False), ("A", 1, "", False), ("U", 2, "", True), ("U", 1, "A", True)],
+    ("oldest", "write", "read", "later", "is_lost"),
+    [
+        ("U", 1, 1, "", False),
+        ("A", 1, 1, "", False),
+        ("U", 2, 2, "", True),
+        ("U", 1, 1, "A", True),
+        ("U", 1, 2, "", True),
+    ],
 )
 def test_queues_that_a_start_has_made_of_a_deleted_topic_are_none_of_the_new_one(
-    oldest: str, queues: int, later: str, is_lost: bool, tmp_path: Path
+    oldest: str, write: int, read: int, later: str, is_lost: bool, tmp_path: Path
 ) -> None:
-    """4.9.7 and 5.5.1, after a kill. If it has as many queues, or these go on, the first may have been lost alone."""
+    """4.9.7 and 5.5.1, after a kill. If it has as many queues, also only to be read, or these go on, the first may have
+    been lost alone.
+    """
     _put(tmp_path, oldest, queue_id=1)
     _put(tmp_path, "U")
     _put(tmp_path, *"AAA", queue_id=1)
@@ -308,7 +316,7 @@ def test_queues_that_a_start_has_made_of_a_deleted_topic_are_none_of_the_new_one
     _put(tmp_path, *later, queue_id=1)
     path = tmp_path / "config" / "topics.json"
     content = json.loads(path.read_text())
-    content["topicConfigTable"]["A"]["writeQueueNums"] = queues
+    content["topicConfigTable"]["A"] |= {"writeQueueNums": write, "readQueueNums": read}
     path.write_text(json.dumps(content))
     assert any(text.startswith("ERROR I-070 A/0 unit 0 ") for text in _wrong(tmp_path)) == is_lost
     notes = analyze(Layout.open(tmp_path), "5.3").notes
