@@ -84,14 +84,17 @@ def print_expiry(stores: list[str], expiring: ExpiryOptions, common: Common) -> 
             found = forecast(store, disk, now_ms, until_ms, last_ms)
             losses = losing(store, found.going)
             notes = [*found.rules.notes, *losses.notes]
-            waiting = undelivered(store, found.going, now_ms, notes.append, losses.unknown.append)
+            lacks: list[str] = []
+            waiting = undelivered(store, found.going, now_ms, notes.append, lacks.append)
         groups = losses.rows
         for note in notes:
             common.warn(f"{root}: {note}")
-        for note in losses.unknown:
-            common.warn(f"{root}: {note}: it is not known what else goes unread or undelivered")
+        unknown = [f"{note}: it is not known which groups or delay levels lose messages" for note in losses.unknown]
+        unknown += [f"{note}: it is not known which timed messages go undelivered" for note in lacks]
+        for note in unknown:
+            common.warn(f"{root}: {note}")
         fails = found.refuses_ms is not None or found.rules.failing_hour is not None
-        bad = bad or fails or bool(groups or waiting or losses.unknown)
+        bad = bad or fails or bool(groups or waiting or unknown)
         records.append({"type": "expiry", "store": root, **found.to_json()})
         records += [{"type": "losing_group", "store": root, **one._asdict()} for one in groups]
         records += [{"type": "losing_delayed", "store": root, **one._asdict()} for one in waiting]

@@ -86,5 +86,5 @@ def test_what_the_timer_files_do_not_show_is_said(tmp_path: Path) -> None:
     root = unpack("5.3.3-timer-killed", tmp_path)
     words = ["--disk-size", "100G", "--disk-used", "95G", "--now", "2026-11-20T21:43:00Z"]
     told = run_here(["stats", str(root), "--expires", *words])
-    why = "the timer has still to read 12 messages: it is not known what else goes unread or undelivered"
+    why = "the timer has still to read 12 messages: it is not known which timed messages go undelivered"
     assert (told.code, why in told.stderr, "timed messages deleted undelivered" in told.stdout) == (1, True, True)

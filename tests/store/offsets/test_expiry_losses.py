@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.offsets.expiry import ExpiringFile, LogFile, Losses, Why, losing, undelivered
 from mqstore.store.offsets.lag import behind_log
 from mqstore.store.search.find import find
@@ -15,6 +16,7 @@ from mqstore.store.search.store import StoreReader, silent
 from mqstore.store.start import simulate
 
 from ... import stores
+from ..disk.test_lock import other_process
 
 
 @pytest.mark.parametrize(("name", "topic"), [("5.3.3-clean", "orders"), ("5.1.4-batchcq", "BatchTopic")])
@@ -47,10 +49,10 @@ def test_messages_before_the_boundary_are_lost(name: str, topic: str, share: flo
 Waiting = dict[int | None, int]
 
 
-def waiting(root: Path, after_ms: int = 0) -> tuple[Waiting, list[str]]:
+def waiting(root: Path, after_ms: int = 0, config: BrokerConfig | None = None) -> tuple[Waiting, list[str]]:
     """What brokers lose if the whole log goes some time after its newest record, and why it may be more."""
     lacks: list[str] = []
-    with StoreReader(root) as store:
+    with StoreReader(root, config) as store:
         now_ms = store.log_end.store_timestamp or 0
         going = ExpiringFile(LogFile("f", 0, store.log_end.position, 0), 0, now_ms + after_ms, Why.TIME, now_ms)
         found = undelivered(store, [going], now_ms, silent, lacks.append)
@@ -77,6 +79,10 @@ def test_what_the_timer_has_not_read_is_said(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(simulate, "simulate", None)
     root = stores.unpack("5.3.3-timer-killed", tmp_path)
     assert waiting(root) == ({None: 166}, ["the timer has still to read 12 messages"])
+    with other_process(root / "lock"):  # it reads them soon
+        assert waiting(root) == ({None: 166}, [])
+        off = BrokerConfig({"timerWheelEnable": "false"})
+        assert waiting(root, config=off) == ({None: 166}, ["the timer has still to read 12 messages"])
 
 
 @pytest.mark.parametrize(
