@@ -42,7 +42,8 @@ def print_cut(layout: Layout, asked: SlaveOptions, common: Common) -> NoReturn:
         from ..store.disk.layout import Layout
 
         found = with_logs_compared(found, Layout.open(asked.epoch))
-    bad = found.outcome in ("refuses", "unchecked") or bool(found.lost.messages) or found.differs_at is not None
+    unsure = found.outcome == "refuses" or (found.outcome == "unchecked" and not found.compared)
+    bad = unsure or bool(found.lost.messages) or found.differs_at is not None
     with common.open_output() as out:
         out.record(found.to_json(), text=_text)
     raise Exit(ExitCode.NO if bad else ExitCode.DONE)
@@ -60,8 +61,14 @@ def _text(record: Mapping[str, Any]) -> str:
             else f": both logs are the same up to {end}, the end of this one."
         ),
         "copies": "Nothing is cut off: the slave's log is empty, and it asks for the whole log.",
-        "unchecked": f"The slave compares nothing: without epochs it takes all that the master has behind {end}. If the"
-        " logs differ before, its log breaks there: bring its own epochFileCheckpoint back, or start with no log.",
+        "unchecked": f"The slave compares nothing: without epochs it takes all that the master has behind {end}."
+        + (
+            " If the logs differ before, it breaks there: bring its own epochFileCheckpoint back, or start with no log."
+            if not record["compared"]
+            else " Before, both logs are the same."
+            if record["differs_at"] is None
+            else ""
+        ),
         "cuts": f"The slave cuts its log at {position} (it ends at {end}) and loses {gone}.",
         "refuses": "The slave never follows: "
         + (
@@ -75,6 +82,9 @@ def _text(record: Mapping[str, Any]) -> str:
     own = "no epoch" if record["last_epoch"] is None else f"epoch {record['last_epoch']}"
     epochs = f"{own} here, {record['master_epoch']} at the master"
     if (differs_at := record["differs_at"]) is not None:
-        first += f" But the logs differ from {differs_at:,} on, and it keeps what it has there: start it with no log."
+        differ = f"the logs differ from {differs_at:,} on"
+        refuses = record["outcome"] == "refuses"
+        first += f" Besides, {differ}" if refuses else f" But {differ}, and it keeps what it has there"
+        first += ": start it with no log."
     rows = [f"  {row['messages']:>9,} of {row['topic']}/{row['queue_id']}" for row in record["lost"]]
     return page_of([first, f"  {epochs} (by source: {record['by_source']})", *rows])

@@ -119,7 +119,10 @@ def with_logs_compared(cut: SlaveCut, master: Layout) -> SlaveCut:
     if logs.a is None or logs.b is None or logs.same is None:
         return cut
     differing = logs.differing if logs.same else [PositionRange(max(logs.a.start, logs.b.start), logs.a.stop)]
-    kept = [each.start for each in differing if each.start < min(cut.position, cut.log_end)]
+    end = min(cut.position, cut.log_end)
+    kept = [each.start for each in differing if each.start < end]
+    if not kept and end > logs.b.stop:  # the master's log may be an older copy
+        return cut
     return replace(cut, compared=True, differs_at=min(kept, default=None))
 
 

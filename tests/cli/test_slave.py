@@ -60,8 +60,18 @@ def test_where_nothing_is_cut_the_code_is_0(root: Path, tmp_path: Path) -> None:
     assert (done.code, done.stdout.startswith("Nothing is cut off, since by the epochs both logs are the")) == (0, True)
     (root / EPOCH_FILE).unlink()
     done = asked(root, tmp_path / "master")
-    assert done.code == 1 and "before, its log breaks there: " in done.stdout
+    assert done.code == 1 and "before, it breaks there: " in done.stdout
     assert ".\n  no epoch here, 1 at the master" in done.stdout
+
+
+def test_without_epochs_the_logs_tell(root: Path, tmp_path: Path) -> None:
+    master = Path(shutil.copytree(root, tmp_path / "master"))
+    (root / EPOCH_FILE).unlink()
+    done = asked(root, master)
+    assert done.code == 0 and ". Before, both logs are the same.\n" in done.stdout
+    put(root, "only here, if the master's store is no older copy")
+    done = asked(root, master)
+    assert done.code == 1 and "before, it breaks there: " in done.stdout
 
 
 def test_a_log_that_differs_is_told_where_the_masters_store_is_given(root: Path, tmp_path: Path) -> None:
@@ -74,6 +84,11 @@ def test_a_log_that_differs_is_told_where_the_masters_store_is_given(root: Path,
     done = asked(root, master)
     assert done.code == 1 and done.stdout.startswith("Nothing is cut off, since by the epochs both logs are the same")
     assert "But the logs differ from 100 on, and it keeps what it has there: start it with no log." in done.stdout
+    at = list(stores.messages(NAME))[-3]["physical_offset"] + 1
+    epochs(master / EPOCH_FILE, 0, at)
+    done = asked(root, master)
+    assert done.code == 1 and done.stdout.startswith("The slave never follows: no record starts at ")
+    assert " must be cut. Besides, the logs differ from 100 on: start it with no log.\n" in done.stdout
 
 
 @pytest.mark.parametrize("words", [["--role", "slave"], ["--epoch", "x"]])
