@@ -374,7 +374,7 @@ class _LogBegins:
         first = min(firsts.values(), default=-1)
         if not 0 <= older < first or oldest >= first or any(QueueId(topic, n) not in self._in_front for n in firsts):
             return {}
-        if not self._firsts and not self._others_go_on(topic, older, first):
+        if not (self._firsts or partly or self._others_go_on(topic, older, first)):
             return {}
         lasts, front = self._lasts[topic], self._in_front  # a queue that ended before the others began was deleted
         used = {n for n, last in lasts.items() if last > first or front.get(QueueId(topic, n), 1)}
@@ -521,7 +521,7 @@ class QueueBegins:
         them of what the topic had before. Queues of a topic without units begin with their last record of queue offset
         0, if other records lie before one of them. Queues of another topic that lack nothing must be older: otherwise
         all queues may have been lost, and made by a start. If no queue is left, one of another topic must go on in the
-        log. Reads the log.
+        log, except in a RocksDB: there a start puts units of later records over those of earlier ones. Reads the log.
         """
         seen = self._begins_in_log(self._firsts_of_topics)
         firsts = {topic: min(each.values()) for topic, each in self._firsts_of_topics.items()}

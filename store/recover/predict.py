@@ -380,7 +380,7 @@ def _made_again(outcome: Outcome, expected: Callable[[QueueId], bool]) -> Counte
             begin = LARGEST_OFFSET if deleted else begins(*queue, 0)
             for _, units in queue_windows(state, state.min_offset):
                 counts[queue.topic] += int((is_valid(units) & (units["physical_offset"] < begin)).sum())
-    return counts
+    return +counts
 
 
 def _refused(outcome: Outcome, case: Case) -> Prediction:

@@ -33,6 +33,7 @@ from mqstore.store.queues.batches import BatchConsumeQueue
 from mqstore.store.queues.read import ConsumeQueue, ConsumeQueues
 from mqstore.store.queues.references import QueueBegins, QueueReferences
 from mqstore.store.queues.rocksdb import RocksDb, RocksdbConsumeQueues
+from mqstore.store.queues.rocksdb_write import UnitSpool, build
 from mqstore.store.recover.recovery import analyze, replan
 from mqstore.store.search.store import StoreReader
 from mqstore.store.session.apply import apply
@@ -355,6 +356,28 @@ def test_without_any_queue_one_that_goes_on_in_the_log_tells(later: str, begins_
     apply(Layout.open(tmp_path), found.plan, lambda: replan(Layout.open(tmp_path), version), Files())
     assert (_units(Layout.open(tmp_path)) == before) == bool(begins_again)
     assert bool(_wrong(tmp_path)[1:]) != bool(begins_again)
+
+
+def test_in_a_rocksdb_without_a_unit_topics_begin_again_whether_or_not_another_goes_on(tmp_path: Path) -> None:
+    """As a start of 5.5.1 puts units of later records over those of earlier ones: a plan does so, too."""
+    _put(tmp_path, *"UAA")
+    _lose(tmp_path, "A")
+    _put(tmp_path, *"AAA")
+    (_, *wanted) = sorted(_units(Layout.open(tmp_path)))
+    shutil.rmtree(tmp_path / "consumequeue")
+    build(tmp_path / "consumequeue", UnitSpool(), 0)
+    (tmp_path / "abort").touch()
+
+    def opened() -> Layout:
+        return Layout.open(tmp_path, BrokerConfig({"storeType": "defaultRocksDB"}))
+
+    found = analyze(opened(), "5.5.1")
+    assert found.plan is not None and (found.messages, found.prediction.readable) == (4, 4)
+    assert any(note.startswith("2 messages in no queue (A: 2)") for note in found.notes)
+    apply(opened(), found.plan, lambda: replan(opened(), "5.5.1"), Files())
+    with closing(RocksdbConsumeQueues(opened())) as queues:
+        units = [unit for _, each in queues.open("A", 0).units(0, 9) for unit in each[["physical_offset", "size"]]]
+    assert [tuple(unit.tolist()) for unit in units] == wanted
 
 
 def test_topics_of_the_broker_itself_cannot_be_deleted(tmp_path: Path) -> None:
