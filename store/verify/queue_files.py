@@ -17,6 +17,8 @@ from ...formats import batch_consume_queue, consume_queue
 from ...formats import rocksdb_consume_queue as formats
 from ...formats.config import BACKUP
 from ...formats.consume_queue import EXT_ADDRESS_MAX
+from ...formats.derive.ragged import Ints
+from ...formats.hashing import utf8
 from ...formats.rocksdb_consume_queue import BOUNDS, MAX
 from ..broker.snapshot import QueueId, list_entries
 from ..broker.system_topics import LMQ_PREFIX, SCHEDULE_TOPIC
@@ -223,20 +225,34 @@ def _check_bound(
     bound = bounds.last.get(queue)
     if bound is None:
         _add_bound(context, queue, f"its last unit is {last}, but no greatest offset is stored")
-    elif bound != (last, summary.last_position) and not _is_of_a_cut(context, opened, bound):
+    elif bound != (last, summary.last_position) and not _has_old_units_behind(context, opened, bound):
         stored = f"the greatest offset stored is {bound[0]}, of the record at {bound[1]}"
         _add_bound(context, queue, f"{stored}; but its last unit is {last}, at {summary.last_position}")
 
 
-def _is_of_a_cut(context: VerifyContext, opened: RocksdbConsumeQueue, bound: tuple[int, int]) -> bool:
-    """Return whether a broker that cut its log set this greatest offset, and left the units behind it (spec 7.14).
+def _has_old_units_behind(context: VerifyContext, opened: RocksdbConsumeQueue, bound: tuple[int, int]) -> bool:
+    """Return whether a broker set this greatest offset, and left the units behind it: it cut its log (spec 7.14), or
+    was killed after the topic was deleted and created again, and its start wrote the new units over the old ones.
 
-    Those units name records that were cut off, and are replaced when new messages get their queue offsets.
+    They name records that were cut off, or earlier ones; when new messages get their queue offsets, they are replaced.
     """
     unit, end = opened.unit(bound[0]), context.store.log_end.position
-    behind = opened.stream.windows(bound[0] + 1)
-    named = unit is not None and unit.physical_offset == bound[1]
-    return named and all((units["physical_offset"] >= end).all() for _, units in behind)
+    if unit is None or unit.physical_offset != bound[1]:
+        return False
+    for first, units in opened.stream.windows(bound[0] + 1):
+        position = units["physical_offset"].astype(np.int64)
+        inside = np.flatnonzero(position < end)
+        if (position[inside] > bound[1]).any() or not _are_messages(context, opened, first + inside, position[inside]):
+            return False
+    return True
+
+
+def _are_messages(context: VerifyContext, queue: RocksdbConsumeQueue, offset: Ints, position: Ints) -> bool:
+    """Return whether the records at these positions are the messages of a queue with these queue offsets."""
+    records = context.store.log.records(position)
+    columns, place = records.columns, (utf8(queue.topic), queue.queue_id)
+    places = zip(columns.ragged("topic").tolist(), columns.ints("queue_id").tolist(), strict=True)
+    return np.array_equal(columns.ints("queue_offset"), offset) and all(each == place for each in places)
 
 
 def _check_holes(

@@ -10,13 +10,18 @@ from pathlib import Path
 import pytest
 
 from mqstore.formats.consume_queue import UNIT_BYTES
+from mqstore.formats.rocksdb_consume_queue import UNIT, UNITS, unit_key
 from mqstore.store.broker.system_topics import LMQ_PREFIX
+from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.findings.findings import Finding
+from mqstore.store.library import Store
+from mqstore.store.queues.rocksdb_write import rewritten
 from mqstore.store.search.store import StoreReader
 from mqstore.store.verify.context import Scope
 from mqstore.store.verify.run import verify
 
+from ...archives import extract
 from ...stores import unpack
 
 _OF_FILES = {"I-060", "I-073", "I-074", "I-076", "I-077", "I-078", "I-083"}
@@ -112,3 +117,20 @@ def test_delay_levels_are_compared_as_a_start_reads_them(name: str, root: Path) 
         found = verify(store, Scope(groups=frozenset({"commit_log", "consume_queue"}))).findings
     (finding,) = (each for each in found if each.code == "I-077")
     assert finding.path == str(path) and "level 4 goes on at offset 99" in finding.message
+
+
+@pytest.mark.parametrize(("named", "is_damage"), [(2, False), (1, True)])
+def test_units_of_a_deleted_topic_behind_those_of_the_new_one_are_no_damage(
+    named: int, is_damage: bool, tmp_path: Path
+) -> None:
+    """As a start of 5.5.1 leaves them after a kill; but not where that is no message of this queue offset."""
+    extract(Path(__file__).parents[2] / "made_again" / "5.5.1-rocksdb.tar.gz", tmp_path)
+    options = BrokerConfig({"storeType": "defaultRocksDB"})
+    with Store(tmp_path, options) as store:
+        old = list(store.messages("TT", where="@queue_id = 0"))[named]
+    unit = {"physical_offset": old.position, "size": old.total_size, "tags_code": 0, "store_timestamp": 0}
+    database = tmp_path / "consumequeue"
+    for name, data in rewritten(database, {unit_key(b"TT", 0, 2): UNIT.build(unit)}, UNITS).made.items():
+        (database / name).write_bytes(data)
+    with Store(tmp_path, options) as store:
+        assert ("I-084" in {each.code for each in verify(store).findings}) is is_damage
