@@ -38,6 +38,10 @@ _BEHIND = 1 << 10
 """So many numbers behind those of messages their units are looked for at once."""
 _MANY_UNITS = 1 << 12
 """So many units of a queue are joined at once."""
+_BATCH_RECORDS = 256
+"""A broker writes the units of at most so many records in one batch, those of the last record first."""
+_MARKED = 64
+"""The position of one dispatched record in so many is remembered."""
 _BATCHES_MAX = 32
 """So many small batches of a queue are joined: with hundreds of queues each batch has few units of a queue."""
 
@@ -49,6 +53,7 @@ class Commit(Enum):
     BEFORE_START = "behind that, before queues are compared"
     LAST = "when the queues have been compared"
     IN_PARTS = "before the cut, the last record alone at last"
+    BACKWARDS = "before the cut, units of earlier records over those of later ones with the same number"
 
 
 class RowDamage(Exception):
@@ -70,6 +75,10 @@ class _AddedUnits:
     _unjoined: list[tuple[Ints, Units]] = field(default_factory=list)
     #: Sorted by number, of several with one number the latest; None: not computed yet.
     settled: tuple[Ints, Units] | None = None
+    #: Whether numbers did not ascend; of those with several units the last but one, as `settled`.
+    repeats: bool = False
+    earlier: tuple[Ints, Units] | None = None
+    highest: int = _NONE
 
     @property
     def last(self) -> QueueBound:
@@ -77,6 +86,8 @@ class _AddedUnits:
         return QueueBound(int(units["physical_offset"][-1]), int(offsets[-1]))
 
     def put(self, offsets: Ints, units: Units) -> None:
+        self.repeats |= bool((np.diff(offsets, prepend=self.highest) <= 0).any())
+        self.highest = max(self.highest, int(offsets.max(initial=_NONE)))
         self._unjoined.append((offsets, units))
         self.settled = None
         if len(self._unjoined) >= _BATCHES_MAX or len(offsets) >= _MANY_UNITS:
@@ -92,6 +103,7 @@ class _AddedUnits:
         """Add later units, at least one."""
         self._join()
         later._join()
+        self.repeats, self.highest = True, max(self.highest, later.highest)
         self.offsets += later.offsets
         self.units += later.units
         self.settled = None
@@ -101,11 +113,19 @@ class _AddedUnits:
         if self.settled is None:
             self._join()
             offsets, units = np.concatenate(self.offsets), joined(self.units)
-            backwards = offsets[::-1]
-            numbers, first = np.unique(backwards, return_index=True)
-            self.settled = self.spill.keep(numbers), self.spill.keep(units[::-1][first])
+            latest = _latest(offsets)
+            if self.repeats:
+                others = np.delete(np.arange(len(offsets)), latest)
+                rows = others[_latest(offsets[others])]
+                self.earlier = offsets[rows], units[rows]
+            self.settled = self.spill.keep(offsets[latest]), self.spill.keep(units[latest])
             self.offsets, self.units = [self.settled[0]], [self.settled[1]]
         return self.settled
+
+
+def _latest(offsets: Ints) -> Ints:
+    """The rows of the last unit of each number, by number."""
+    return len(offsets) - 1 - np.unique(offsets[::-1], return_index=True)[1]
 
 
 class Queued(NamedTuple):
@@ -151,6 +171,11 @@ class DatabaseState:
     backwards: bool = False
     #: A row named a position behind the log's end.
     ahead: bool = False
+    #: As with `Commit.BACKWARDS`.
+    earlier_stay: bool = False
+    _dispatched: int = 0
+    _marks: list[int] = field(default_factory=list)
+    _earlier: dict[QueueId, tuple[Ints, Units]] = field(default_factory=dict)
 
     @classmethod
     def load(cls, source: RocksDb | None) -> DatabaseState:
@@ -317,6 +342,35 @@ class DatabaseState:
         self._waiting_row = max(self._waiting_row, end)
         self._waiting_last = last
 
+    def has_passed(self, queue: QueueId, number: int) -> bool:
+        """Whether a unit with this number or a later one was dispatched."""
+        return any(queue in units and units[queue].highest >= number for units in (self._waiting, self._added))
+
+    def note(self, positions: Ints) -> None:
+        """Count records that are dispatched next, by their log positions."""
+        self._marks += positions[-self._dispatched % _MARKED :: _MARKED].tolist()
+        self._dispatched += len(positions)
+
+    def can_keep_earlier(self, counts: Callable[[QueueId], bool]) -> bool:
+        """Whether one batch may write units of earlier records over those of later ones, in a queue that counts."""
+        repeating = (queue for queue, added in self._added.items() if added.repeats and counts(queue))
+        return any(len(self._earlier_of(queue)[0]) for queue in repeating)
+
+    def _earlier_of(self, queue: QueueId) -> tuple[Ints, Units]:
+        """The numbers of a queue, and the units of earlier records, that a batch may write over those of later ones."""
+        if queue not in self._earlier:
+            (numbers, latest), earlier = self._added[queue].all(), self._added[queue].earlier
+            units = gather(partial(self.on_disk, queue), numbers, UNIT_DTYPE)
+            if earlier is not None:
+                units[np.searchsorted(numbers, earlier[0])] = earlier[1]
+            first, last = (each["physical_offset"].astype(np.int64) for each in (units, latest))
+            marks = np.array(self._marks, np.int64)
+            between = np.searchsorted(marks, last, side="right") - np.searchsorted(marks, first, side="right")
+            again = is_valid(units) & (first < last) & (first >= marks[:1].min(initial=LARGEST_OFFSET))
+            rows = again & (between <= _BATCH_RECORDS // _MARKED)
+            self._earlier[queue] = numbers[rows], units[rows]
+        return self._earlier[queue]
+
     def commit(self, *, in_parts: bool = False) -> None:
         """Write what waits: units, the `max` row of each queue, and the CHECKPOINT_TOPIC row.
 
@@ -398,12 +452,18 @@ class DatabaseState:
             numbers, units = self._added[queue].all()
             begin, end = np.searchsorted(numbers, [first, first + count])
             found[numbers[begin:end] - first] = units[begin:end]
+            if self.earlier_stay and self._added[queue].repeats:
+                numbers, units = self._earlier_of(queue)
+                begin, end = np.searchsorted(numbers, [first, first + count])
+                found[numbers[begin:end] - first] = units[begin:end]
         return found
 
     def shows_disk(self, queue: QueueId, first: int, behind: int) -> bool:
         """Whether the units first ≤ k < behind that are on top name what those of the database name."""
         if self.source is None or queue not in self._added:
             return self.source is not None
+        if self.earlier_stay and self._added[queue].repeats:
+            return False
         numbers, units = self._added[queue].all()
         begin, end = np.searchsorted(numbers, [first, behind])
         below = gather(partial(self.on_disk, queue), numbers[begin:end], UNIT_DTYPE)

@@ -29,7 +29,7 @@ from ...formats.hashing import java_integer
 from ...formats.message_properties import TIMER_DEL_UNIQKEY, TIMER_OUT_MS, parse
 from ...formats.pop import REVIVE_TOPIC
 from ...formats.timer_log import UNIT, UNIT_BYTES
-from ..audit.messages import HIDDEN, NO_UNIT, UNSERVED, Share, Tally
+from ..audit.messages import HIDDEN, MISPLACED, NO_UNIT, UNSERVED, Share, Tally
 from ..broker.profiles import MinOffset, Profile, ReputStart, TimerRules
 from ..broker.snapshot import QueueId
 from ..counted import counted
@@ -43,7 +43,7 @@ from ..inspect.timers import WAITING, TimerMessageState, delivered_again, in_dat
 from ..inspect.transactions import never_asked
 from ..queues.references import commit_log_of
 from ..queues.rocksdb_copy import has_rows
-from ..queues.start_rocksdb import StartedQueue, queue_offsets, queue_windows
+from ..queues.start_rocksdb import Commit, StartedQueue, queue_offsets, queue_windows
 from ..queues.units import FileUnits, is_pre_fill, is_valid
 from ..search.store import StoreReader, silent
 from ..start.log import LAST_LOOKED_AT
@@ -77,6 +77,7 @@ _PRE_FILL_END = PRE_FILL["physical_offset"] + PRE_FILL["size"]
 
 WITHOUT_COMPACTION_LOG = "of a compaction topic, which has no compaction log if queues are in a RocksDB"
 """Why a message is not read although its queue has it."""
+MADE_AGAIN = "B46"
 BETWEEN_BATCHES = "of a topic with BatchCQ and queues in a RocksDB, where pulls at an inner batch fail"
 """Why a message is not read: no unit follows its batch's unit (spec 2.10)."""
 
@@ -118,6 +119,8 @@ class _BugFinder:
         """Return the number of a bug, "" if the files are damaged and no broker's rule is at fault."""
         if share.reason == UNSERVED:
             return ""
+        if self._outcome.commit is Commit.BACKWARDS and share.reason == MISPLACED:
+            return MADE_AGAIN
         if self._outcome.stores.reads(share.queue):
             return "B41" if not self._outcome.stores.files else "B43"
         if share.reason == HIDDEN:

@@ -436,6 +436,7 @@ class DatabaseDispatch:
         columns = columns.take(wanted)
         if not len(columns) or self.undispatchable is not None:
             return
+        self._database.note(columns.ints("physical_offset"))
         dispatched = dispatch_columns(columns, self._how)
         if len(dispatched.undispatchable):
             self.undispatchable = int(columns.ints("physical_offset")[dispatched.undispatchable[0]])
@@ -483,6 +484,9 @@ class DatabaseDispatch:
         if behind is not None and run.begin <= behind:
             return False
         self.hand_out()
+        if any(database.has_passed(queue, queue_range.first) for queue, queue_range in run.queues.items()):
+            return False
+        database.note(np.append(run.begin, run.recent))
         queued = []
         for queue, queue_range in run.queues.items():
             last = queue_range.next - 1
@@ -495,6 +499,7 @@ class DatabaseDispatch:
     def _put_units_of_run(self, run: VerifiedRun, behind: int) -> None:
         """Give the units of a run to the database, without those of records at or before `behind`."""
         self.hand_out()
+        self._database.note(np.append(run.begin, run.recent))
         last = (parts[-1][-1] for parts in run.units.values())
         ends = [int(unit["physical_offset"]) + int(unit["size"]) for unit in last]
         self._database.dispatch(_queued_from(run, behind), max(ends), max(ends))

@@ -121,16 +121,18 @@ def simulate(
 def all_outcomes(
     snapshot: Snapshot, profile: Profile, switches: Switches | None = None, *, verified: VerifiedLog | None = None
 ) -> Iterator[Outcome]:
-    """Yield the outcomes of a start, the usual first: a thread may race with it (B42). Raises as `simulate`."""
+    """Yield the outcomes of a start, the usual first: a thread may race with it (B42, B46). Raises as `simulate`."""
     usual = simulate(snapshot, profile, switches, verified=verified)
     yield usual
     database = usual.database
     if database is None or not database.wrote:
         return
+    if database.can_keep_earlier(usual.stores.reads):
+        yield simulate(snapshot, profile, switches, verified=verified, commit=Commit.BACKWARDS)
     if not (usual.stores.files or database.ahead or database.backwards):
         return  # nothing is cut or compared, so the moment of writing makes no difference
     seen = [_result_of(usual)]
-    others = [commit for commit in Commit if commit is not usual.commit]
+    others = (Commit.BEFORE_START, Commit.LAST, Commit.IN_PARTS)
     for commit in others if database.backwards else others[:-1]:
         other = simulate(snapshot, profile, switches, verified=verified, commit=commit)
         if (ends := _result_of(other)) not in seen:
@@ -169,7 +171,7 @@ def _load_database(outcome: Outcome) -> Refusal | None:
         return found
     outcome.database, rules = found, outcome.profile.database
     if found is not None and rules is not None:
-        found.looks_ahead = rules.looks_ahead
+        found.looks_ahead, found.earlier_stay = rules.looks_ahead, outcome.commit is Commit.BACKWARDS
     return None
 
 
@@ -293,7 +295,7 @@ def _cut_at(outcome: Outcome, end: int, verified: VerifiedLog | None) -> None:
     """Cut queues and log where the last record ends."""
     database = outcome.database
     if database is not None:
-        if outcome.commit in (Commit.BEFORE_CUT, Commit.IN_PARTS):
+        if outcome.commit in (Commit.BEFORE_CUT, Commit.IN_PARTS, Commit.BACKWARDS):
             database.commit(in_parts=outcome.commit is Commit.IN_PARTS)
         database.cut(end)
     if _is_cut(outcome, end):

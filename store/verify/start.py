@@ -198,7 +198,7 @@ def unfinished_change(root: str | Path, left: InterruptedChange | HalfStore | No
 def _of_prediction(layout: Layout, worst: Prediction, repair: str | None) -> Iterator[Finding]:
     """Yield findings. repair: of what is lost, or keeps a broker from its start; "" if no change of files is one."""
     from ..audit.messages import IN_FRONT, UNSERVED
-    from ..recover.broker_bugs import BETWEEN_BATCHES, WITHOUT_COMPACTION_LOG
+    from ..recover.broker_bugs import BETWEEN_BATCHES, MADE_AGAIN, WITHOUT_COMPACTION_LOG
 
     root, broker = layout.root, f"a broker {worst.broker_version}"
     if worst.outcome == "refuses":
@@ -211,7 +211,8 @@ def _of_prediction(layout: Layout, worst: Prediction, repair: str | None) -> Ite
         text += f", unless {layout.master} sends them again" if layout.follows_master else ""
         yield Finding.of("I-181", root, text, count=lost, repair=repair)
     if hidden := worst.hidden:
-        text = f"{broker} would leave {counted(hidden, 'message', form=',')} unread"
+        by_chance = all(f"({MADE_AGAIN}:" in share.reason for share in worst.invisible)
+        text = f"{broker} {'may' if by_chance else 'would'} leave {counted(hidden, 'message', form=',')} unread"
         ways = {
             WITHOUT_COMPACTION_LOG: "with enableCompaction=false they are served like others",
             BETWEEN_BATCHES: "the topic needs queues in files (repair --queues --as files)",

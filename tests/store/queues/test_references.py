@@ -188,10 +188,13 @@ def test_units_that_a_killed_broker_had_in_memory_are_those_of_the_new_topic(
     def opened() -> Layout:
         return Layout.open(root, BrokerConfig({"storeType": "defaultRocksDB"}))
 
-    assert all(text.startswith("WARNING I-031 ") for text in _wrong(opened()))
+    by_chance = "ERROR I-182 a broker 5.3 may leave 3 messages unread"
+    assert all(text.startswith(("WARNING I-031 ", by_chance)) for text in _wrong(opened()))
     found = analyze(opened())
     # a start serves gone/1 of the deleted topic in both cases
-    assert found.plan is not None and (found.messages, found.prediction.readable) == (9 + len(kept), 13)
+    assert found.plan is not None and (found.messages, found.predictions[-1].readable) == (9 + len(kept), 13)
+    # fewer than 256 records lie between both: a batch may have them all (B46)
+    assert [(each.hidden, len(each.race) > 0) for each in found.predictions] == [(3, True), (0, True)]
     apply(opened(), found.plan, lambda: replan(opened(), found.prediction.broker_version), Files())
     (told,) = _wrong(opened())
     assert "gone/0 0, not 5: the queue was deleted and created again" in told
@@ -372,7 +375,7 @@ def test_in_a_rocksdb_without_a_unit_topics_begin_again_whether_or_not_another_g
         return Layout.open(tmp_path, BrokerConfig({"storeType": "defaultRocksDB"}))
 
     found = analyze(opened(), "5.5.1")
-    assert found.plan is not None and (found.messages, found.prediction.readable) == (4, 4)
+    assert found.plan is not None and (found.messages, found.predictions[-1].readable) == (4, 4)
     assert any(note.startswith("2 messages in no queue (A: 2)") for note in found.notes)
     apply(opened(), found.plan, lambda: replan(opened(), "5.5.1"), Files())
     with closing(RocksdbConsumeQueues(opened())) as queues:

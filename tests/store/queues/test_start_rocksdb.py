@@ -52,3 +52,22 @@ def test_a_batch_without_units_moves_the_row() -> None:
     state.dispatch([], 500, 500)
     state.commit()
     assert (state.row, state.wrote, state.queues) == (500, True, [])
+
+
+@pytest.mark.parametrize(("between", "hidden"), [(1, [100, 200]), (250, [100, 200]), (400, [])])
+def test_units_of_one_batch_are_written_from_its_end(between: int, hidden: list[int]) -> None:
+    """Those of earlier records stay, where fewer than 256 records lie between two with one number (B46)."""
+    state, position = DatabaseState(None), SIZE * np.arange(1, between + 6)
+    units = np.zeros(between + 5, UNIT_DTYPE)
+    units["physical_offset"], units["size"] = position, SIZE
+    mine, other = np.r_[:2, between + 2 : between + 5], slice(2, between + 2)
+    state.note(position)
+    queued = [Queued(QUEUE, np.array([0, 1, 0, 1, 2]), units[mine])]
+    queued.append(Queued(QueueId("others", 0), np.arange(between), units[other]))
+    state.dispatch(queued, int(position[-1]) + SIZE, int(position[-1]))
+    state.commit()
+    assert state.can_keep_earlier(QUEUE.__eq__) is bool(hidden)
+    later = position[-3:].tolist()
+    assert state.read(QUEUE, 0, 3)["physical_offset"].tolist() == later
+    state.earlier_stay = True
+    assert state.read(QUEUE, 0, 3)["physical_offset"].tolist() == hidden + later[len(hidden) :]
