@@ -82,9 +82,10 @@ def _text(record: Mapping[str, Any]) -> str:
     own = "no epoch" if record["last_epoch"] is None else f"epoch {record['last_epoch']}"
     epochs = f"{own} here, {record['master_epoch']} at the master"
     if (differs_at := record["differs_at"]) is not None:
-        differ = f"the logs differ from {differs_at:,} on"
+        differ = f"the logs first differ at {differs_at:,}"
         refuses = record["outcome"] == "refuses"
         first += f" Besides, {differ}" if refuses else f" But {differ}, and it keeps what it has there"
-        first += ": start it with no log."
+        first += ". Verify both: if one is damaged there, recover it with --replica and the other;"
+        first += " else start the slave with no log."
     rows = [f"  {row['messages']:>9,} of {row['topic']}/{row['queue_id']}" for row in record["lost"]]
     return page_of([first, f"  {epochs} (by source: {record['by_source']})", *rows])

@@ -68,9 +68,7 @@ def files_of(places: Sequence[Path], tell: Callable[[str], None] = lambda _: Non
     if not found:
         hint = "put --from reads other files (NDJSON, CSV, Avro) one by one"
         raise InvalidInput("no Parquet or Arrow file there", path=places[0], hint=hint)
-    for file in found:
-        form_of(file)
-    return list({file.resolve(): file for file in found}.values())
+    return list({file.resolve(): file for file in found if form_of(file)}.values())
 
 
 def _files_in(folder: Path, tell: Callable[[str], None]) -> list[Path]:
@@ -575,8 +573,7 @@ def _append(writer: StoreWriter, reader: MessageReader, rows: pa.RecordBatch, fi
                 kept.append(at)
         columns = columns_of(messages)
         rows, numbers = rows.take(pa.array(kept, pa.int64())), numbers.take(pa.array(kept, pa.int64()))
-    refused = refused_copies(columns, writer.profile.start.record)
-    if refused:
+    if refused := refused_copies(columns, writer.profile.start.record):
         named = list(refused.items())[: REFUSED_NAMED - len(made.named_refused)]
         made.named_refused += [f"{_row_text(rows, numbers, row)}: {why}" for row, why in named]
         made.refused += len(refused)

@@ -83,12 +83,13 @@ def test_a_log_that_differs_is_told_where_the_masters_store_is_given(root: Path,
         file.write(b"\1")
     done = asked(root, master)
     assert done.code == 1 and done.stdout.startswith("Nothing is cut off, since by the epochs both logs are the same")
-    assert "But the logs differ from 100 on, and it keeps what it has there: start it with no log." in done.stdout
+    assert " But the logs first differ at 100, and it keeps what it has there. Verify both: if one " in done.stdout
     at = list(stores.messages(NAME))[-3]["physical_offset"] + 1
     epochs(master / EPOCH_FILE, 0, at)
     done = asked(root, master)
     assert done.code == 1 and done.stdout.startswith("The slave never follows: no record starts at ")
-    assert " must be cut. Besides, the logs differ from 100 on: start it with no log.\n" in done.stdout
+    assert " must be cut. Besides, the logs first differ at 100. Verify both: " in done.stdout
+    assert " recover it with --replica and the other; else start the slave with no log.\n" in done.stdout
 
 
 @pytest.mark.parametrize("words", [["--role", "slave"], ["--epoch", "x"]])
