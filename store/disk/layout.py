@@ -178,7 +178,7 @@ class Layout:
     def master(self) -> str:
         """What users call the broker that sends what this log lacks at its end."""
         other = "the master" if self.dledger is None else "the leader"
-        return "another broker as the master" if self.may_be_master else other
+        return "another master" if self.may_be_master else other
 
     @cached_property
     def has_peers(self) -> bool:

@@ -235,7 +235,7 @@ def test_what_a_broker_with_a_controller_leaves_to_a_master_is_not_called_kept(t
         file.write(bytes(int(last.name) + last.stat().st_size - at))
     (root / EPOCH_FILE).write_text("1\n0\n1-0\n")
     controller, slave = "--set enableControllerMode=", "--set brokerRole=SLAVE"
-    sender = {1: "another broker as the master", 0: "the master"}
+    sender = {1: "another master", 0: "the master"}
     for number, (options, code) in enumerate(
         (("", 1), (f"{controller}true {slave}", 1), ("--policy broker", 1), (f"{controller}false {slave}", 0))
     ):
