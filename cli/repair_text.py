@@ -100,11 +100,10 @@ def _verdict(before: JudgedRepair, done: CarriedOut[JudgedRepair] | None, given:
         return f"{sentence}. A change was interrupted: {what} before you start a broker."
     if found.nothing_to_do:
         return f"{sentence}. Nothing to repair in {_parts(found)}."
-    if before.better_cut:
-        return f"{sentence}. {cut_text(cutting(found.layout.root, given))}"
     files = len({edit.path for edit in found.plan.edits})
     unasked = "" if asking else " Nothing is written without --apply."
-    return f"{sentence}. {counted(files, 'file')} to repair.{loses}{unasked}"
+    cut = f" {cut_text(cutting(found.layout.root, given))}" if before.better_cut else ""
+    return f"{sentence}. {counted(files, 'file')} to repair.{loses}{unasked}{cut}"
 
 
 def _now(after: JudgedRepair) -> str:

@@ -180,8 +180,7 @@ def _recover(
 
 def _is_elected_later(layout: Layout) -> bool:
     """The broker starts as if it were a master, and a DLedger group or a controller makes it one later (B45)."""
-    elects = layout.dledger is not None or layout.broker_config.has_controller(layout.root)
-    return elects and not layout.broker_config.is_slave
+    return (layout.dledger is not None or layout.may_be_master) and not layout.broker_config.is_slave
 
 
 def _revise(snapshot: Snapshot, state: TimerState, begin: int, *, check: bool) -> int:
