@@ -24,6 +24,8 @@ from .json_schema import errors
 from .put_tables import messages, stored, table_of, write
 from .putting import bodies, config_of, ended, fed, given, line, mqstore, process, rows
 
+SIZES = {"mappedFileSizeCommitLog": 262144, "maxHashSlotNum": 1000, "maxIndexNum": 4000}  # the files are compared
+
 
 @pytest.mark.parametrize("name", ["in.parquet", "in.ndjson", "in.csv"])
 def test_resume_puts_what_is_missing(name: str, tmp_path: Path) -> None:
@@ -95,8 +97,9 @@ def test_resume_adds_the_topics_of_what_is_there(tmp_path: Path) -> None:
     """A killed run may have left messages without them; nothing else changes."""
     (tmp_path / "in").write_text("".join(line(n, queue_id=n, properties={"UNIQ_KEY": f"K{n}"}) for n in range(6)))
     root = tmp_path / "store"
+    small = [f"--set={name}={size}" for name, size in SIZES.items()]
     for directory in (root, tmp_path / "whole"):
-        mqstore("put", directory, "other", "x")
+        mqstore("put", directory, "other", "x", *small)
     mqstore("put", root, "--from", tmp_path / "in", "--no-topic-config")
     mqstore("put", tmp_path / "whole", "--from", tmp_path / "in")
     before = contents(root)
