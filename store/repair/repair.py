@@ -10,7 +10,8 @@ finds besides, and what a plan itself leaves behind if it removes messages from 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -24,7 +25,7 @@ from ..audit.prove import prove_log, units_by, with_verified_queues
 from ..audit.verified import VerifiedLog
 from ..broker.load_rules import load_files, truncate
 from ..broker.profiles import Profile, profile_of, writer_profile
-from ..broker.snapshot import Snapshot
+from ..broker.snapshot import QueueId, Snapshot
 from ..disk.byte_reader import refusing
 from ..disk.files import Edit
 from ..disk.layout import Layout
@@ -309,11 +310,7 @@ def repair_parts(
         # `recover` makes the file readable for a start; this repairs its units
         edits = [*units, *(e for e in edits if e.path not in repaired or e.kind != "write")]
     if RepairPart.TIMER in choice.parts and profile.timer:
-        paths = {path: part_of(layout, Path(path)) for path in {e.path for e in edits}}
-        first = [e for e in edits if paths[e.path] is RepairPart.TIMER]
-        rest = [e for e in edits if e not in first]
-        queue = planned_queue(layout, rest, whole.edits)
-        edits = [*timer_edits(layout, profile.version, ranges, request.made_ms, first, queue), *rest]
+        edits = _with_timer(layout, profile.version, whole, edits, ranges, request.made_ms)
     if RepairPart.COMPACTION in choice.parts:
         lost_of_log = [pair for fill in whole.fills for pair in pairs_of(fill.lost)]
         compacted, given_up = compaction_repair(layout, ranges, lost_of_log, _with_compaction_log(layout, profile))
@@ -323,6 +320,22 @@ def repair_parts(
     if choice.parts & {RepairPart.CHECKPOINT, RepairPart.INDEX}:
         plan = with_checkpoint(snapshot, plan, only_index=RepairPart.CHECKPOINT not in choice.parts)
     return plan, config
+
+
+def _with_timer(
+    layout: Layout,
+    version: str,
+    whole: Plan,
+    edits: Iterable[Edit],
+    ranges: Mapping[QueueId, tuple[int, int]],
+    made_ms: int,
+) -> list[Edit]:
+    """Return the chosen edits of a plan and what the timer needs after them. ranges: as of `timer_edits`."""
+    by_part = defaultdict[bool, list[Edit]](list)
+    for edit in edits:
+        by_part[part_of(layout, Path(edit.path)) is RepairPart.TIMER].append(edit)
+    mine, rest = by_part[True], by_part[False]
+    return [*timer_edits(layout, version, ranges, made_ms, mine, planned_queue(layout, rest, whole)), *rest]
 
 
 def _with_compaction_log(layout: Layout, profile: Profile) -> frozenset[str]:
@@ -425,7 +438,7 @@ def _of_log(layout: Layout, whole: Plan) -> list[Edit]:
 
 def widened(found: Recovery, findings: Sequence[Finding]) -> Recovery:
     """Return a recovery whose plan also repairs what no start checks, if that is needed. Under `broker` this is config/
-    alone: positions behind the new ends of queues.
+    and the timer alone: positions behind the new ends of queues, entries that name places behind that of the log.
 
     findings: of `verify`. If all are in parts repaired without the log, the log is not read again. Raises as `analyze`.
     """
@@ -438,7 +451,7 @@ def widened(found: Recovery, findings: Sequence[Finding]) -> Recovery:
     if found.options.policy is Policy.BROKER:
         if by_kill or plan.without_log:
             return found
-        options = found.options._replace(parts=(RepairPart.CONFIG,))
+        options = found.options._replace(parts=(RepairPart.CONFIG, RepairPart.TIMER))
         return _with_plan(found, _with_parts(found.layout, found.main_version, options, plan), options)
     parts = _parts(found, findings)
     if not by_kill:
@@ -486,8 +499,12 @@ def _with_parts(
     if options.policy is Policy.BROKER:
         from .config import config_repair
 
-        config = config_repair(snapshot, ranges_of(plan.queues), profile, writer_profile(profile.version))
-        return replace(plan, edits=[*config.edits, *plan.edits])
+        ranges = ranges_of(plan.queues)
+        config = config_repair(snapshot, ranges, profile, writer_profile(profile.version))
+        edits = [*config.edits, *plan.edits]
+        if profile.timer:
+            edits = _with_timer(snapshot.layout, profile.version, plan, edits, ranges, options.made_ms)
+        return replace(plan, edits=edits)
     choice = Choice(parts | {RepairPart.LOG, RepairPart.ABORT})
     request = Request(choice, profile.version, options.made_ms)
     return repair_parts(snapshot, profile, switches_of(snapshot), plan, request, findings)[0]

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -33,6 +32,7 @@ from ..disk.layout import Layout
 from ..inspect.timer_records import DeliveredTimers
 from ..inspect.timers import in_database
 from ..log.commit_log import CommitLog
+from ..plan.plan import Plan
 from ..queues.units import UNIT_DTYPE, is_valid
 from ..search.store import StoreReader, silent
 from ..timer.read import NOWHERE, ByTick, TimerEntries, TimerRange, is_in_place
@@ -41,7 +41,6 @@ from ..verify.context import Scope, VerifyContext
 from ..verify.timer_log import TimerColumns, TimerFiles, TimerLog, timer_columns
 from ..verify.timer_wheel import chains, counts
 from . import timer_log
-from .parts import RepairPart, part_of
 
 
 class PredictedTimer(TimerFiles):
@@ -134,19 +133,19 @@ class _Files(MappedFileQueue):
 
 class PlannedQueue(NamedTuple):
     """The planned queue of the timer topic. places: of the messages of new units. complete: no change is missing.
-    same_log: nothing changes the log.
+    log_end: the planned end of the log, None without a log.
     """
 
     places: Ints
     complete: bool
-    same_log: bool
+    log_end: int | None
 
 
-def planned_queue(layout: Layout, chosen: Iterable[Edit], whole: Iterable[Edit]) -> PlannedQueue:
-    """chosen: the edits that are made; whole: all edits that the store needs."""
-    places, whole = _places(layout, chosen), list(whole)
-    same_log = all(part_of(layout, Path(edit.path)) is not RepairPart.LOG for edit in whole)
-    return PlannedQueue(places, len(places) >= len(_places(layout, whole)), same_log)
+def planned_queue(layout: Layout, chosen: Iterable[Edit], whole: Plan) -> PlannedQueue:
+    """chosen: the edits that are made; whole: the plan with all edits that the store needs."""
+    places = _places(layout, chosen)
+    log_end = None if whole.without_log else whole.log_end
+    return PlannedQueue(places, len(places) >= len(_places(layout, whole.edits)), log_end)
 
 
 def _places(layout: Layout, edits: Iterable[Edit]) -> Ints:
@@ -198,8 +197,9 @@ def timer_edits(
     """
     with StoreReader(layout) as store:
         scene, high = VerifyContext(store, Scope(broker_version=version), now_ms), ranges.get(QUEUE, (0, 0))[1]
-        if queue.same_log and store.has_log:
-            before = [*before, *_cut_with_the_log(PredictedTimer(scene, before).log, store, high)]
+        if queue.log_end is not None:
+            log = PredictedTimer(scene, before).log
+            before = [*before, *_cut_with_the_log(log, store.log, queue.log_end, high)]
         after = _planned_files(scene, before, queue)
         if not len(after.files.log.entries) and after.files.there:
             after = _with_made_log(scene, after, queue.places)
@@ -210,15 +210,16 @@ def timer_edits(
     return joined(after.before, more)
 
 
-def _cut_with_the_log(log: TimerLog, store: StoreReader, high: int) -> Iterable[Edit]:
-    """Return edits that take away the newest entries if they name places behind the end of the log, and are more than
-    the messages that the queue has behind the other ones: the log was cut. high: end of the timer topic's queue.
+def _cut_with_the_log(log: TimerLog, of_store: CommitLog, log_end: int, high: int) -> Iterable[Edit]:
+    """Return edits that take away the newest entries if they name places behind the planned end of the log, and are
+    more than the messages that the queue has behind the other ones: the log is cut. high: end of the timer topic's
+    queue.
     """
-    named = np.flatnonzero(log.entries.offset_py < store.log_end.position)
+    named = np.flatnonzero(log.entries.offset_py < log_end)
     kept = log.entries.take(np.arange(named[-1] + 1 if len(named) else 0))
-    if not len(kept) or len(log.entries) - len(kept) <= high - _read_to(kept, store.log, high):
+    if len(log.entries) - len(kept) <= (high - _read_to(kept, of_store, high) if len(kept) else 0):
         return ()
-    return timer_log.cut_behind(log, int(kept.end))
+    return timer_log.cut_behind(log, int(kept.end) if len(kept) else log.start)
 
 
 class _PlannedFiles(NamedTuple):

@@ -384,9 +384,9 @@ def cut_behind(log: TimerLog, position: int) -> Iterator[Edit]:
     a start that finds none there tries again and again.
     """
     for file in log.files:
-        if file.start >= position:
+        if file.start >= position and file is not log.files[0]:
             yield Edit("move", file.path, "its entries are of messages that were cut off", ("I-128",))
-        elif file.end > position:
+        elif file.start <= position < min(log.end, file.end):
             size, reason = min(log.end, file.end) - position, "zeros for entries of messages that were cut off"
             yield Edit("write", file.path, reason, ("I-128",), position - file.start, size)
 

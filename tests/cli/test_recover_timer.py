@@ -17,6 +17,7 @@ from mqstore.store.disk.file_queue import file_name
 
 from .. import recovery_cases, timer_precision
 from ..conftest import STORES_LEFT_MS
+from ..damage import cut_units
 from ..stores import config, unpack
 from .datadriven import run_here
 from .json_schema import errors
@@ -181,3 +182,25 @@ def test_a_start_that_comes_too_late(name: str, waits: str, tmp_path: Path, monk
     view = run_here(["inspect", str(root), "--timers", f"--now={now_ms}", *options, "--format", "json"])
     told = json.loads(view.stdout)
     assert (told["pending"] + told["rolled"], told["never"], told["again"]) == (int(waits.split()[0]), 0, 0)
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("begin", [0, 8_361, 16_560])
+@pytest.mark.parametrize("policy", ["keep", "broker"])
+def test_entries_of_messages_that_are_cut_off_go_in_the_same_run(policy: str, begin: int, tmp_path: Path) -> None:
+    """With the end of the log its units are gone, too, or go: some of the timer's messages are left, or none is."""
+    root = unpack("5.3.3-timer-clean", tmp_path)
+    options = [f"--set={name}={value}" for name, value in config("5.3.3-timer-clean", root).items()]
+    log = root / "commitlog" / file_name(0)
+    with log.open("r+b") as file:
+        size = file.seek(0, 2)
+        file.seek(begin + 8)
+        file.write(bytes(size - begin - 8))
+    if policy == "keep":
+        cut_units(root, begin + 1)
+    command = ["recover", str(root), *options, "--policy", policy]
+    result = run_here([*command, "--apply", "--yes", "--format", "json"])
+    assert result.code == 1, result.stderr
+    assert json.loads(result.stdout)["applied"]["edits_left"] == 0
+    for again in (command, ["verify", str(root), *options]):
+        assert run_here(again).code == 0, again

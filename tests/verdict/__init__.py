@@ -10,7 +10,7 @@ Everything is asked of the library, as the commands ask it, without their text.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -100,19 +100,19 @@ class Said:
         return self.status is Status.CLEAN and whole
 
 
-def said_of(root: Path, config: BrokerConfig, version: str | None = None) -> Said:
+def said_of(root: Path, config: BrokerConfig, version: str | None = None, policy: Policy = Policy.KEEP) -> Said:
     """Ask all of them. Writes nothing. Raises Unreadable."""
     with noting():  # as every command that looks: bytes that no disk gives are gone around
-        return _said_of(root, config, version)
+        return _said_of(root, config, version, policy)
 
 
-def _said_of(root: Path, config: BrokerConfig, version: str | None) -> Said:
+def _said_of(root: Path, config: BrokerConfig, version: str | None, policy: Policy) -> Said:
     layout = Layout.open(root, config)
     with StoreReader(root, config) as store:
         others = verify(store, Scope(groups=_OTHERS, broker_version=version), now_ms=NOW_MS)
     found, refused = None, ""
     try:
-        found = recovery.analyze(layout, version, options=RecoveryOptions(Policy.KEEP, made_ms=NOW_MS))
+        found = recovery.analyze(layout, version, options=RecoveryOptions(policy, made_ms=NOW_MS))
         verdict = with_start(others, found)
         found = widened(found, verdict.findings)
         verdict = with_start(others, found)
@@ -160,14 +160,16 @@ def _again(root: Path, config: BrokerConfig, plan: Callable[[Layout], Plan]) -> 
     return plan(Layout.open(root, config))
 
 
-def left_behind(after: Said) -> Iterator[str]:
-    """What a recovery or repair has left without a word: neither in order, nor with its reason."""
+def left_behind(after: Said, named: Iterable[str] = ()) -> Iterator[str]:
+    """What a recovery or repair has left without a word: neither in order, nor with its reason. named: codes that the
+    reader knows already.
+    """
     if after.status is Status.UNCLEAN:
         yield f"not clean behind an --apply: {after}"
     if after.found is not None and after.found.plan is not None and not after.found.nothing_to_do:
         edits = after.found.plan.edits
         yield f"{after.status.value}, and still to do: {[(e.path, e.reason) for e in edits[:2]]}"
-    unsaid = [code for code in after.codes if code not in after.beyond]
+    unsaid = [code for code in after.codes if code not in after.beyond and code not in named]
     if unsaid:
         yield f"left without a reason: {', '.join(unsaid)}"
     timers = None if after.found is None else after.found.prediction.timers

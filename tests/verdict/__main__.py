@@ -4,7 +4,7 @@
     python -m tests.verdict run stores 0 112 --rows stores.json
     python -m tests.verdict page *.json
 
-A part is a kind of walk (random, today, dledger, mixed, stores, scenarios, invariants, cases) and numbers
+A part is a kind of walk (random, today, dledger, mixed, cut, stores, scenarios, invariants, cases) and numbers
 of it. Each line that is wrong is printed when it is met; exit code 1 with any.
 """
 
@@ -28,6 +28,7 @@ _CHANCE = {
     "today": walks.check_today,
     "dledger": walks.check_dledger,
     "mixed": walks.check_mixed,
+    "cut": walks.check_cut,
 }
 _KINDS = (*_CHANCE, "stores", "scenarios", "invariants", "cases")
 _MOST = 1_000_000

@@ -81,11 +81,18 @@ def test_random_damage_to_any_file(part: int, work: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("walk", [walks.check_today, walks.check_dledger, walks.check_mixed])
+@pytest.mark.parametrize("walk", [walks.check_today, walks.check_dledger, walks.check_mixed, walks.check_cut])
 def test_random_damage_to_other_stores(walk: Callable[[int, Path], list[str]], work: Path) -> None:
-    """Of today, of DLedger, and with files of two ages."""
+    """Of today, of DLedger, with files of two ages, and with a log that ends early."""
     wrong = [text for number in range(slices.share(RANDOM // 4)) for text in walk(number, work)]
     assert wrong == [], f"{len(wrong)}\n" + "\n".join(wrong)
+
+
+@pytest.mark.few(3)
+@pytest.mark.parametrize("number", range(12))
+def test_a_recovery_that_cuts_the_log_leaves_nothing_to_the_next_one(number: int, work: Path) -> None:
+    wrong = walks.check_cut(number, work)
+    assert wrong == [], "\n".join(wrong)
 
 
 @pytest.mark.few(1)

@@ -16,6 +16,7 @@ from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import BARRIER_PREFIX, Layout
 from mqstore.store.errors import NotFound, StoreError
+from mqstore.store.plan.observer import Policy
 from mqstore.store.put.new_message import NewMessage
 from mqstore.store.put.writer import StoreWriter
 from mqstore.store.search.store import StoreReader
@@ -23,7 +24,7 @@ from mqstore.store.session.undo import session_to_undo, undo
 from mqstore.store.verify.verdict import Status
 
 from .. import dledger_mishaps, recovery_cases, slices, stores
-from ..damage import Victim
+from ..damage import Victim, cut_units
 from ..database_mishaps import DatabaseMishap
 from ..mishaps import Mishap
 from ..recovery_cases import Case, config_of
@@ -42,11 +43,18 @@ _EXPIRED = ("file_missing_first", "expired_more")
 
 
 def walked(
-    root: Path, config: BrokerConfig, version: str | None, kind: str, *, real: str = "", by_repair: bool = False
+    root: Path,
+    config: BrokerConfig,
+    version: str | None,
+    kind: str,
+    *,
+    real: str = "",
+    by_repair: bool = False,
+    policy: Policy = Policy.KEEP,
 ) -> Iterator[str]:
     """All that is wrong with what is said of one store, before and after it is mended. real: as in the table."""
     held = everything(root)
-    before = said_of(root, config, version)
+    before = said_of(root, config, version, policy)
     looked_at = everything(root)
     if looked_at != held:
         differing = [p for p in held.keys() | looked_at.keys() if held.get(p) != looked_at.get(p)]
@@ -57,7 +65,7 @@ def walked(
     if before.refused or before.found is None or before.found.plan is None:
         matrix.row(kind).note(real, before.status.value, "refused")
         return
-    yield from _mended(before, config, version, kind, real, by_repair=by_repair)
+    yield from _mended(before, config, version, kind, real, by_repair=by_repair, policy=policy)
     # a start barrier that is left of another recovery is no part of the store: it stays away
     kept = {name: told for name, told in held.items() if BARRIER_PREFIX not in name}
     if everything(root) != kept:
@@ -65,13 +73,14 @@ def walked(
 
 
 def _mended(
-    before: Said, config: BrokerConfig, version: str | None, kind: str, real: str, *, by_repair: bool
+    before: Said, config: BrokerConfig, version: str | None, kind: str, real: str, *, by_repair: bool, policy: Policy
 ) -> Iterator[str]:
     root = before.root
     session = apply_repair(root, config, version)[1] if by_repair else apply_recovery(before, config)
-    after = said_of(root, config, version)
+    after = said_of(root, config, version, policy)
     yield from (f"after: {text}" for text in after.contradictions())
-    yield from left_behind(after)
+    # whoever lets the log end as a broker does keeps the damage before that end
+    yield from left_behind(after, named=before.codes if policy is Policy.BROKER else ())
     stays = ", ".join(after.codes)
     matrix.row(kind).note(real, before.status.value, f"{after.status.value} {stays}".strip())
     if session:
@@ -249,6 +258,44 @@ def check_dledger(number: int, work: Path) -> list[str]:
     config = BrokerConfig(stores.config(dledger_mishaps.STORE, root))
     found = walked(root, config, None, "dledger", by_repair=number % 2 == 1)
     return told(f"DLedger store {number}: {'; '.join(did)}", found)
+
+
+def _lost_end(root: Path, victim: Victim, chance: random.Random) -> str:
+    """The log ends earlier: as after a crash, with a page of zeros, or without a file."""
+    files = sorted({span.path for span in victim.spans})
+    span = chance.choice(victim.spans)
+    at = span.offset + chance.choice((0, 8, span.size // 2, span.size))
+    what = chance.choice(("end", "end and units", "page", *(("last file", "middle file") if len(files) > 1 else ())))
+    if what.endswith("file"):
+        lost = files[-1] if what == "last file" else files[len(files) // 2]
+        lost.unlink()
+        return f"{what} {lost.name} lost"
+    behind = [span.path] if what == "page" else [path for path in files if path >= span.path]
+    for path in behind:
+        begin = at if path == span.path else 0
+        size = max(0, path.stat().st_size - begin)
+        with path.open("r+b") as file:
+            file.seek(begin)
+            file.write(bytes(min(size, 4096) if what == "page" else size))
+    if what == "end and units":
+        cut_units(root, span.position)
+    return f"{what} from {span.position} on, byte {at - span.offset} of its record"
+
+
+def check_cut(number: int, work: Path) -> list[str]:
+    """A log that ends early or has a hole: one recovery, under either policy, leaves nothing to the next one."""
+    chance = random.Random(f"{slices.SEED} cut {number}")
+    of_all = (*stores.FEW, *stores.FEW_OF_TODAY)
+    name = chance.choice([name for name in of_all if number % 2 == 0 or "timer" in name])
+    source = original(name, work)
+    root, victim = copied(source, work), Victim.of(name, source)
+    did = _lost_end(root, victim.moved(root), chance)
+    if chance.random() < 0.5:
+        (root / "abort").touch()
+    policy = chance.choice(tuple(Policy))
+    config = BrokerConfig(stores.config(name, root))
+    found = walked(root, config, None, "cut", policy=policy)
+    return told(f"cut store {number}, {name}: {did}, {policy}", found)
 
 
 def _continued(name: str, chance: random.Random, work: Path) -> Path:
