@@ -36,12 +36,16 @@ def print_cut(layout: Layout, asked: SlaveOptions, common: Common) -> NoReturn:
 
     if asked.role is None or asked.epoch is None:
         raise bad_parameter("--role slave and --epoch FILE need each other")
-    found = slave_cut(layout, asked.epoch)
+    log = layout.commit_log_files()
+    with common.reading("reading the log", log) as tell:
+        found = slave_cut(layout, asked.epoch, tell)
     if asked.epoch.is_dir():
         from ..store.compare.logs import with_logs_compared
         from ..store.disk.layout import Layout
 
-        found = with_logs_compared(found, Layout.open(asked.epoch))
+        master = Layout.open(asked.epoch)
+        with common.progress("comparing", log.size + master.commit_log_files().size) as progress:
+            found = with_logs_compared(found, master, progress.advance)
     unsure = found.outcome == "refuses" or (found.outcome == "unchecked" and not found.compared)
     bad = unsure or bool(found.lost.messages) or found.differs_at is not None
     with common.open_output() as out:

@@ -112,10 +112,12 @@ def compare_logs(
     return found
 
 
-def with_logs_compared(cut: SlaveCut, master: Layout) -> SlaveCut:
-    """Compare what the slave keeps with its master's log, as no broker does. Raises Unreadable."""
+def with_logs_compared(cut: SlaveCut, master: Layout, note: Note) -> SlaveCut:
+    """Compare what the slave keeps with its master's log, as no broker does. note: as of `compare_logs`. Raises
+    Unreadable.
+    """
     with StoreReader(cut.layout) as slave, StoreReader(master) as its:
-        logs = compare_logs(slave, its, note=lambda _: None)
+        logs = compare_logs(slave, its, note=note)
     if logs.a is None or logs.b is None or logs.same is None:
         return cut
     differing = logs.differing if logs.same else [PositionRange(max(logs.a.start, logs.b.start), logs.a.stop)]

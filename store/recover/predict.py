@@ -540,9 +540,10 @@ class SlaveCut:
 
 
 @refusing()
-def slave_cut(layout: Layout, master: Path) -> SlaveCut:
+def slave_cut(layout: Layout, master: Path, tell: Callable[[int], None] | None = None) -> SlaveCut:
     """Return what a slave with this store cuts off to follow a master. master: its epoch file, or its store, whose log
-    end counts then. Raises InvalidInput, NotFound, Missing, NotAStore, Unreadable.
+    end counts then. tell: called with the log position reached. Raises InvalidInput, NotFound, Missing, NotAStore,
+    Unreadable.
     """
     log = commit_log_of(layout)
     end = log.end().position if log.files else 0
@@ -566,7 +567,7 @@ def slave_cut(layout: Layout, master: Path) -> SlaveCut:
     if position >= end:
         return SlaveCut(layout, "same" if position == end else "refuses", position, end, own, masters)
     behind = _CountBehind(max(position, 0))
-    scan_messages(log, [behind], Dispatching(), crc=False)
+    scan_messages(log, [behind], Dispatching(), crc=False, progress=tell)
     aligned = position >= 0 and (position <= log.min_offset or log.begins_at(position))
     outcome: Literal["cuts", "refuses"] = "cuts" if aligned else "refuses"
     return SlaveCut(layout, outcome, position, end, own, masters, behind.lost)

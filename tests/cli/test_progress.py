@@ -11,6 +11,7 @@ import pytest
 
 from mqstore.cli import progress
 from mqstore.cli.options import Common
+from mqstore.formats.epoch_file import FILE as EPOCH_FILE
 
 from .. import stores
 from .at_a_terminal import Terminal
@@ -96,6 +97,21 @@ def test_no_line_of_data_is_garbled(command: str, tmp_path: Path) -> None:
     assert "━" in terminal.shown and "KiB" in terminal.shown
     said = (plain.stdout + plain.stderr).replace("+00:00", "").split()
     assert "\n".join(terminal.screen).replace("+00:00", "").split() == said
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("words", ["recover --role slave --epoch", "diff"])
+def test_a_bar_where_the_logs_of_a_slave_and_its_master_are_compared(words: str, tmp_path: Path) -> None:
+    slave = stores.unpack("5.3.3-ha-slave", tmp_path)
+    master = stores.unpack("5.3.3-ha-master", tmp_path)
+    for root, begins in ((slave, (0,)), (master, (0, 8))):
+        rows = "".join(f"{number}-{begin}\n" for number, begin in enumerate(begins, 1))
+        (root / EPOCH_FILE).write_text(f"{len(begins)}\n0\n{rows}")
+    with Terminal(*words.split(), str(master), str(slave), program=AT_ONCE, columns=200) as terminal:
+        assert terminal.end() in (0, 1)
+    drawn = terminal.shown.split("\r\x1b[2K")
+    for what in ("reading the log", "comparing") if "slave" in words else ("comparing",):
+        assert any(line.startswith(what) and "━" in line for line in drawn), what
 
 
 @pytest.mark.few(1)

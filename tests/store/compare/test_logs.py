@@ -149,7 +149,7 @@ def test_what_a_slave_keeps_is_compared_with_its_masters_log(tmp_path: Path) -> 
         (root / EPOCH_FILE).write_text("1\n0\n1-0\n")
 
     def cut() -> tuple[str, bool, int | None]:
-        found = with_logs_compared(slave_cut(Layout.open(slave), master), Layout.open(master))
+        found = with_logs_compared(slave_cut(Layout.open(slave), master), Layout.open(master), lambda _: None)
         return found.outcome, found.compared, found.differs_at
 
     assert cut() == ("same", True, None)
