@@ -186,14 +186,11 @@ def unclean(layout: Layout, what: str, offset: int | None, command: str = "recov
 
 
 def _empty(layout: Layout, log: MappedFileQueue) -> Tail:
-    """The tail of a log without a record."""
+    """The tail of a log without a record. Raises Refused, Unclean if queues have units."""
     queues = _summaries(layout, log)
     if any(queue.end_position for queue in queues):
-        raise Refused(
-            "the commit log has no record, but the queues have units",
-            path=layout.root,
-            hint="is a disk not mounted, or the directory wrong? A broker would delete the queues here",
-        )
+        _check_lost_log(layout)
+        raise unclean(layout, "the commit log has no record, but the queues have units", log.start)
     return Tail(log.start, None, {})
 
 

@@ -262,12 +262,20 @@ def test_places_that_are_no_stores(tmp_path: Path) -> None:
 
 
 def test_an_empty_log_beside_full_queues(tmp_path: Path) -> None:
+    """A lost log is refused in the words of `recover`; one of zeros can be recovered. `abort` makes no other error."""
     put(tmp_path, messages(9))
-    for path in (tmp_path / "commitlog").iterdir():
-        path.unlink()
-    assert_refused(tmp_path, Refused, "no record, but the queues have units")
+    logs = sorted((tmp_path / "commitlog").iterdir())
+    for path in logs:
+        path.write_bytes(bytes(path.stat().st_size))
+    assert_refused(tmp_path, Unclean, "no record, but the queues have units.*mqstore recover")
     (tmp_path / "abort").touch()
+    assert_refused(tmp_path, Unclean, "abort is there.*mqstore recover")
+    for path in logs:
+        path.unlink()
     assert_refused(tmp_path, Refused, "no commit log, but full queues.*a disk not mounted")
+    (tmp_path / "abort").unlink()
+    assert_refused(tmp_path, Refused, "no commit log, but full queues.*a disk not mounted")
+    (tmp_path / "abort").touch()
     for part in ("commitlog", "consumequeue", "index"):
         shutil.rmtree(tmp_path / part)
     assert_refused(tmp_path, Unclean, "abort is there")
