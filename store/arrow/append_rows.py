@@ -564,15 +564,15 @@ def _append(writer: StoreWriter, reader: MessageReader, rows: pa.RecordBatch, fi
         return
     columns = columns_of_rows(rows, reader)
     if columns is None:
-        messages, kept = [], []
+        kept = list[tuple[int, NewMessage]]()
         for at, (number, row) in enumerate(zip(numbers.to_pylist(), rows.to_pylist(), strict=True)):
             record = record_of(row, number)
-            made.tombstones += stand_in_of(record) == TOMBSTONE
             if is_message(record):
-                messages.append(_message(reader, record, number))
-                kept.append(at)
-        columns = columns_of(messages)
-        rows, numbers = rows.take(pa.array(kept, pa.int64())), numbers.take(pa.array(kept, pa.int64()))
+                kept.append((at, _message(reader, record, number)))
+            else:
+                made.tombstones += stand_in_of(record) == TOMBSTONE
+        columns = columns_of([message for _, message in kept])
+        rows, numbers = (each.take(pa.array([at for at, _ in kept], pa.int64())) for each in (rows, numbers))
     if refused := refused_copies(columns, writer.profile.start.record):
         named = list(refused.items())[: REFUSED_NAMED - len(made.named_refused)]
         made.named_refused += [f"{_row_text(rows, numbers, row)}: {why}" for row, why in named]
