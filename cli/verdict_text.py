@@ -22,8 +22,9 @@ def next_lines(steps: Sequence[NextCommand]) -> list[str]:
 
 
 def cut_text(cut: NextCommand) -> str:
-    """What the command does that ends the log of one of several DLedger nodes (`better_cut`)."""
-    return f"`{cut}` ends the log before the damage: the leader sends again what follows, if it still has it."
+    """What the command does that ends the log of one of several DLedger nodes, and why it is first (`better_cut`)."""
+    sent = f"`{cut}` ends the log before the damage: the leader sends again what follows, if it still has it."
+    return f"{sent} With tombstones instead, this log would differ from those of the other nodes for ever."
 
 
 def alone_text(kept: NextCommand) -> str:

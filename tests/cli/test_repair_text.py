@@ -183,6 +183,9 @@ def test_a_node_of_a_dledger_group_is_told_to_cut_its_log(tmp_path: Path) -> Non
     page, options = told("--all", "n0-h:1;n1-h:2")
     cut, alone = f"mqstore recover S --apply --policy broker {options}", f"mqstore repair S --all --apply {options}"
     assert f"`{cut}` ends the log before the damage: the leader sends again " in page.splitlines()[0]
+    why = " With tombstones instead, this log would differ from those of the other nodes for ever."
+    assert page.splitlines()[0].endswith(why)
+    assert run_here(["recover", str(root), "--set", "dLegerPeers=n0-h:1;n1-h:2"]).stdout.splitlines()[0].endswith(why)
     assert page.splitlines()[-2:] == [f"Next: {cut}", f"Or, if no other node has what follows the damage: {alone}"]
     assert f"; run first what `mqstore recover S {options}` proposes: " in told("--queues", "n0-h:1;n1-h:2")[0]
     page, options = told("--all", "n0-h:1")
