@@ -64,9 +64,16 @@ def add(path: Path) -> None:
 
 
 def write() -> None:
-    """Store the page."""
-    lines = [_line(name, ROWS[name]) for name in sorted(ROWS)]
-    PAGE.write_text(_HEAD + "".join(lines), "utf-8")
+    """Store the page. What was not run keeps its row."""
+    lines = {line.split(" | ")[0].removeprefix("| "): line for line in _there()}
+    lines |= {name: _line(name, ROWS[name]) for name in ROWS}
+    PAGE.write_text(_HEAD + "".join(lines[name] for name in sorted(lines)), "utf-8")
+
+
+def _there() -> list[str]:
+    """The rows that the page has."""
+    text = PAGE.read_text("utf-8") if PAGE.exists() else ""
+    return text.partition(_HEAD)[2].splitlines(keepends=True)
 
 
 def _line(name: str, told: Row) -> str:
