@@ -293,6 +293,8 @@ def check_cut(number: int, work: Path) -> list[str]:
     if chance.random() < 0.5:
         (root / "abort").touch()
     policy = chance.choice(tuple(Policy))
+    if "dledger" in name:
+        policy = Policy.KEEP  # where a broker ends such a log the last entry may have no record (I-053)
     config = BrokerConfig(stores.config(name, root))
     found = walked(root, config, None, "cut", policy=policy)
     return told(f"cut store {number}, {name}: {did}, {policy}", found)
