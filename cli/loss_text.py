@@ -7,6 +7,7 @@ from typing import Any
 from ..store.counted import counted
 from ..store.disk.broker_conf import CONTROLLER_MODE
 from ..store.recover.recovery import Recovery
+from ..store.verify.verdict import OTHERS_FIRST
 from .options import Common
 from .plan_text import ROWS, folded, section
 from .terminal import time_text
@@ -103,32 +104,22 @@ def timer_lines(found: Recovery) -> list[str]:
     return lines
 
 
-OTHERS_FIRST = "start the brokers with the whole log first, until one of them is the master, and this one last"
-
-
-def starts_last(found: Recovery) -> bool:
-    """Whether messages that the plan leaves to a master come again only if another broker becomes the master."""
-    plan = found.plan
-    if plan is None or not found.layout.may_be_master:
-        return False
-    return bool(plan.resent or (found.options.policy != "keep" and plan.lost_messages))
-
-
 def last_lines(found: Recovery) -> list[str]:
-    """Lines about the order of starts, if `starts_last`."""
-    if not starts_last(found):
+    """Lines about the order of starts, if what the plan leaves to a master comes only from another broker."""
+    plan = found.plan
+    if plan is None or plan.lost_end.stop <= plan.log_end:
         return []
     role = " --set brokerRole=ASYNC_MASTER" if found.layout.broker_config.is_slave else ""
     alone = [
-        f"If no other broker has them, `--set {CONTROLLER_MODE}=false{role}`",
-        "ends the log behind them, with a tombstone in place of each.",
+        f"If no other broker has it, `--set {CONTROLLER_MODE}=false{role}`",
+        "ends the log behind it, with a tombstone in place of each message.",
     ]
     return [
         "",
-        "If a controller makes this broker the master, the others cut their logs to its end, and these messages",
-        f"are gone: {OTHERS_FIRST}.",
-        "Or `--replica` and the store of such a broker bring them back (after --apply: first `mqstore undo`).",
-        *(alone if found.options.policy == "keep" else ()),
+        "If a controller makes this broker the master, the others cut their logs to its end, and what follows there",
+        f"is gone: {OTHERS_FIRST}.",
+        "Or `--replica` and the store of such a broker bring it back, also after --apply.",
+        *(alone if found.options.policy == "keep" and plan.resent else ()),
     ]
 
 

@@ -131,12 +131,11 @@ def recover(
         found.name_lost()
     if change.apply and (found.plan is None or not found.nothing_to_do):
         from .config_text import still_lost_config
-        from .loss_text import starts_last
 
         applied = _apply(layout, before, change, given, common)
         after = _analyze(Layout.open(layout.root, layout.broker_config), common, asked)
         done = CarriedOut(applied, after, still_lost_config(found.config, after.recovery.layout))
-        gone = applied.lost or starts_last(found) or done.left is not None
+        gone = applied.lost or done.left is not None
         clean = exit_code_of_status(after.verdict.status) is ExitCode.DONE
         code = ExitCode.DONE if clean and not gone else ExitCode.NO
     if done is not None and done.applied.session:

@@ -24,6 +24,7 @@ from ..store.settings.generation import generation_of
 from ..store.verify.judged import JudgedRecovery
 from ..store.verify.start import better_cut, findings_of_start
 from ..store.verify.verdict import (
+    OTHERS_FIRST,
     UNREAD,
     Status,
     but_unserved,
@@ -31,18 +32,10 @@ from ..store.verify.verdict import (
     give_levels,
     harmless,
     lacks_first_files,
+    starts_last,
 )
 from .config_text import bare_lines, config_lines, not_back
-from .loss_text import (
-    OTHERS_FIRST,
-    cut_lines,
-    last_lines,
-    lost_lines,
-    replica_lines,
-    slave_lines,
-    starts_last,
-    timer_lines,
-)
+from .loss_text import cut_lines, last_lines, lost_lines, replica_lines, slave_lines, timer_lines
 from .options import Common
 from .plan_text import ROWS, CarriedOut, section, steps_text
 from .terminal import page_of, time_text
@@ -90,8 +83,7 @@ def recovery_text(
     if done is not None:
         lines += _wrong("What is still wrong:", done.after, rows, given)
     if not asking:
-        last = done is not None and starts_last(found)
-        lines += ["", *_next(before if done is None else done.after, given, last=last)]
+        lines += ["", *_next(before if done is None else done.after, given)]
     return page_of(lines)
 
 
@@ -139,8 +131,7 @@ def _verdict(before: JudgedRecovery, done: CarriedOut[JudgedRecovery] | None, gi
         ended = "finished the interrupted recovery" if applied.resumed else "recovered"
         told = not applied.lost and (after.recovery.prediction.unfired or lacks_first_files(after.verdict))
         gone = "" if told else f", {_messages(applied.lost)} lost"
-        last = starts_last(found) and after.verdict.status is Status.CLEAN
-        now = "Start this broker last." if last else started_text(after.verdict, after.recovery.layout.root)
+        now = started_text(after.verdict, after.recovery.layout.root)
         return f"Done: {ended}{gone}{_sent_again(before)}.{not_back(found.config, done.left)} {now}"
     sentence = first_sentence(before.verdict, found.layout.root)
     return f"{sentence}. {_remedy(before, given)}".rstrip()
@@ -358,8 +349,7 @@ def _plan(found: Recovery, done: CarriedOut[JudgedRecovery] | None, rows: int | 
     return lines
 
 
-def _next(seen: JudgedRecovery, given: Given, *, last: bool) -> list[str]:
-    """last: other brokers are to be started before this one."""
+def _next(seen: JudgedRecovery, given: Given) -> list[str]:
     found = seen.recovery
     if (resuming := going_on(seen.verdict.findings, found.layout.root, given)) is not None:
         return [f"Next: {resuming}"]
@@ -383,9 +373,10 @@ def _next(seen: JudgedRecovery, given: Given, *, last: bool) -> list[str]:
         return [*notes, f"Next: start the broker, or renumber the units as in the log: {renumber}"]
     if seen.verdict.status is not Status.DAMAGED:
         levels = give_levels(seen.verdict)
-        start = OTHERS_FIRST if last else "start the broker"
-        return [f"Next: {levels}. Then {start}." if levels else f"Next: {start}."]
+        return [f"Next: {levels}. Then start the broker." if levels else "Next: start the broker."]
     looks = [f"To see the details: {step}" for step in steps]
+    if starts_last(seen.verdict):
+        return [f"Next: {OTHERS_FIRST}.", *looks]
     if harmless(seen.verdict):
         return ["Next: start the broker; its start makes nothing worse.", *looks]
     return [f"Next: mqstore explain {seen.verdict.serious[0].code}", *looks]

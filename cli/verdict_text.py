@@ -63,10 +63,12 @@ def verdict_json(verdict: Verdict, root: PathLike[str] | str) -> dict[str, Any]:
 
 def started_text(verdict: Verdict, root: PathLike[str] | str) -> str:
     """Whether a broker can be started on a store after a change, or what is still wrong with it."""
-    from ..store.verify.verdict import Status, but_unserved, first_sentence
+    from ..store.verify.verdict import Status, but_unserved, first_sentence, starts_last
 
     if verdict.status is Status.CLEAN:
         return f"A broker can be started{but_unserved(verdict)}."
+    if starts_last(verdict):
+        return f"{first_sentence(verdict, root)}."
     return f"But: {first_sentence(verdict, root)}."
 
 

@@ -8,10 +8,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...formats.checkpoint import FIELDS, PAGE_BYTES
 from ...formats.fixed import numbers_of, tuple_of
@@ -19,6 +19,9 @@ from ...formats.timer_check import FIELDS as TIMER_FIELDS
 from ..errors import Missing
 from .compressed import read_regular
 from .files import Files, write_new
+
+if TYPE_CHECKING:
+    from .layout import Layout
 
 
 class Checkpoint(NamedTuple):
@@ -50,6 +53,20 @@ def read_checkpoint(path: str | os.PathLike[str]) -> Checkpoint | None:
 def seen_checkpoint(path: str | os.PathLike[str]) -> Checkpoint | None:
     """As `read_checkpoint`, for who only looks: None for a directory, too, with which no broker starts."""
     return None if os.path.isdir(path) else read_checkpoint(path)  # noqa: PTH112
+
+
+def lost_end(layout: Layout, fields: Mapping[str, int], end: int, file_bytes: int, named: Iterable[int] = ()) -> range:
+    """What a log that ends at `end` has lost there, if a controller may make its broker the master: the others cut
+    their logs to its end then. It reached up to the confirmed offset, and to where lost records end that something
+    names. A start puts the confirmed offset back to the log's end (spec 4.1): so this is known up to the next start.
+
+    fields: of the checkpoint. file_bytes: size of a log file.
+    """
+    if not layout.may_be_master or layout.log_stop is not None:  # what follows is only not looked at
+        return range(0)
+    confirmed = fields["confirm_phy_offset"]
+    in_blank = confirmed == -(-end // file_bytes) * file_bytes  # it fills the file in which the log ends
+    return range(end, max(end, 0 if in_blank else confirmed, *named))
 
 
 def is_whole(path: Path) -> bool:

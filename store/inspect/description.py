@@ -22,7 +22,7 @@ from ..broker.profiles import DLEDGER_LOAD, Profile, profile_of
 from ..broker.snapshot import DirectoryEntry, Snapshot, list_entries
 from ..counted import counted, listed
 from ..disk.broker_conf import BrokerConfig
-from ..disk.checkpoint import Checkpoint, seen_checkpoint
+from ..disk.checkpoint import Checkpoint, lost_end, seen_checkpoint
 from ..disk.compressed import read_regular
 from ..disk.file_queue import ForeignEntry, MappedFileQueue, start_of
 from ..disk.layout import Layout, QueueDirectory, queue_directories
@@ -232,6 +232,7 @@ class Description:
     """A store. exit: `clean`, `crashed`, or `running` if a process holds the lock.
 
     holder: id of that process, 0 if it cannot be named, None without one. end_is_lost: see `StoreReader`.
+    lost_end: what the log has lost at its end, if a controller may make the broker the master.
     """
 
     layout: Layout
@@ -252,6 +253,7 @@ class Description:
     options: list[BrokerOption[Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     end_is_lost: bool = False
+    lost_end: range = range(0)
 
 
 def describe(layout: Layout) -> Description:
@@ -266,6 +268,11 @@ def describe(layout: Layout) -> Description:
     summaries += batch_summaries(layout, log.start, log.end)
     pid = holder(layout.lock)
     exit_kind, exit_reason = last_exit(layout.abort, pid)
+    checkpoint = seen_checkpoint(layout.checkpoint)
+    behind = [each.summary.end_position or 0 for each in queues] if pid is None else []
+    end_is_lost = max(behind, default=0) > log.end and _end_is_lost(layout)
+    fields, file_bytes = (checkpoint or Checkpoint())._asdict(), sizes_of(layout).commit_log.value
+    gone = lost_end(layout, fields, log.end, file_bytes, behind if end_is_lost else ())
     return Description(
         layout=layout,
         generation=generation,
@@ -275,7 +282,7 @@ def describe(layout: Layout) -> Description:
         log=log,
         queues=sorted(summaries, key=lambda one: (one.topic, one.queue_id)),
         storage=storage,
-        checkpoint=seen_checkpoint(layout.checkpoint),
+        checkpoint=checkpoint,
         restart=_restart(layout, generation, queues, in_use=pid is not None),
         index_files=_index_files(layout, foreign),
         foreign=foreign,
@@ -284,9 +291,8 @@ def describe(layout: Layout) -> Description:
         parts=list(parts_of(layout)),
         options=options_of(layout).used,
         notes=[*notes, *options_of(layout).notes(), *_odd_files(layout, in_use=pid is not None), *_links(layout)],
-        end_is_lost=pid is None
-        and any((each.summary.end_position or 0) > log.end for each in queues)
-        and _end_is_lost(layout),
+        end_is_lost=end_is_lost,
+        lost_end=gone if pid is None else range(0),
     )
 
 

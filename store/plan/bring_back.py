@@ -29,6 +29,7 @@ from ...formats.message import LATEST_MS, MESSAGE
 from ..audit.messages import LogObserver, Messages
 from ..broker.profiles import RecordRules
 from ..broker.snapshot import QueueId, Snapshot
+from ..disk.checkpoint import lost_end
 from ..disk.file_queue import MappedFile, MappedFileQueue, file_name
 from ..errors import Refused
 from ..findings.next_commands import proposed
@@ -335,7 +336,8 @@ def _take(found: Brought, log: CommitLog, hole: LogHole, replica: Replica, runs:
 def _take_behind_end(
     found: Brought, snapshot: Snapshot, log: CommitLog, hole: LogHole, replica: Replica, units: LostUnits
 ) -> None:
-    known = _known_end(log, hole.begin, units)
+    gone = lost_end(snapshot.layout, snapshot.checkpoint, hole.begin, snapshot.log_file_bytes)
+    known = max(_known_end(log, hole.begin, units), gone.stop)
     runs: list[ReplicaRun] = []
     reason = "the replica has no good record there"
     if hole.before is None:

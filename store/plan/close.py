@@ -26,6 +26,7 @@ from ..broker.profiles import Profile
 from ..broker.snapshot import DirectoryEntry, QueueId, Snapshot
 from ..broker.system_topics import LMQ_PREFIX
 from ..counted import counted
+from ..disk.checkpoint import lost_end
 from ..disk.file_queue import MappedFile, MappedFileQueue, file_name, in_files
 from ..disk.files import Edit
 from ..disk.layout import DLEDGER_PREFIX
@@ -94,6 +95,8 @@ class KeptLog(NamedTuple):
     torn: Sequence[TornRecord] = ()
     #: Messages behind the end of a slave's log that units name: the master sends them again.
     resent: int = 0
+    #: What the log has lost at its end, by units and checkpoint, if a controller may make its broker the master.
+    lost_end: range = range(0)
     #: Whole records of a DLedger log that only a new head brings back.
     by_head: Sequence[Fill] = ()
 
@@ -127,7 +130,7 @@ def keep_log(seen: SeenLog, forms: Forms, elsewhere: LostUnits, brought: Sequenc
     read = (ours for ours, _ in snapshot.files_of_one_name(queue))  # of two files with one name the one that is read
     entries = {int(entry.name): entry for entry in (*snapshot.log, *read)}
     size, start = snapshot.log_file_bytes, min(entries)
-    end, gaps, lost, gone, topics, resent = _lost_records(seen)
+    end, gaps, lost, gone, topics, resent, at_end = _lost_records(seen)
     _refuse_lost_dledger(snapshot, gone)
     forms = forms._replace(append_crc=forms.append_crc or finder.crc_items)
     rules = torn_records.PutRightRules(options_of(snapshot.layout).delay_waits(), finder.verify, finder.record_rules)
@@ -169,14 +172,15 @@ def keep_log(seen: SeenLog, forms: Forms, elsewhere: LostUnits, brought: Sequenc
     patched = patched_queue(snapshot, queue, entries, over, end)
     plan = LogPlan(start, end, stale, [*edits, *tail], written(tail), finder.given_up)
     ranges = [(position, position + len(data)) for position, data in over]
-    return KeptLog(plan, patched, closed, len(restored), cut, ranges, unplaced, len(lmq), gone=gone, resent=resent)
+    kept = KeptLog(plan, patched, closed, len(restored), cut, ranges, unplaced, len(lmq), gone=gone)
+    return kept._replace(resent=resent, lost_end=at_end)
 
 
 class _LostRecords(NamedTuple):
     """What a log has lost. end: where it ends if lost records right behind the last good one belong to it.
 
-    units: lost records in gaps. behind: those of missing files at the end. topics: as of `_further_topics`. resent: as
-    of `KeptLog`.
+    units: lost records in gaps. behind: those of missing files at the end. topics: as of `_further_topics`. resent,
+    lost_end: as of `KeptLog`.
     """
 
     end: int
@@ -185,6 +189,7 @@ class _LostRecords(NamedTuple):
     behind: list[Fill]
     topics: dict[QueueId, str]
     resent: int
+    lost_end: range
 
 
 def _lost_records(seen: SeenLog) -> _LostRecords:
@@ -209,13 +214,15 @@ def _lost_records(seen: SeenLog) -> _LostRecords:
     heads = (0,) if snapshot.layout.dledger is not None else (0, HEADER_BYTES)
     gone = [] if finder.given_up or follows else _last_files(finder, max(end, filled), look, heads)
     topics = _further_topics(snapshot, audits, queue) if finder.gaps else {}  # reads two records of each queue
-    resent = look([Gap(end, EVERYWHERE, True, 0)], ()).messages if follows else 0
-    return _LostRecords(end, gaps, look(gaps, finder.torn, further=topics), gone, topics, resent)
+    units = look(gaps, finder.torn, further=topics)
+    resent = look([Gap(end, EVERYWHERE, True, 0)] if follows else [], ())
+    behind = lost_end(snapshot.layout, snapshot.checkpoint, end, size, resent.end.tolist())
+    return _LostRecords(end, gaps, units, gone, topics, resent.messages, behind)
 
 
-def lost_anyway(seen: SeenLog, forms: Forms, elsewhere: LostUnits) -> tuple[list[Fill], list[Unplaced], int]:
-    """Return the lost messages that no plan brings back, for a plan that writes nothing in their places: those with a
-    place in the log, and the others; and `KeptLog.resent`. elsewhere: as in `keep_log`. Raises Unreadable.
+def with_lost_anyway(kept: KeptLog, seen: SeenLog, forms: Forms, elsewhere: LostUnits) -> KeptLog:
+    """Return a log in which nothing is written in the places of lost messages with those that no plan brings back, and
+    with what it has lost at its end. elsewhere: as in `keep_log`. Raises Unreadable.
     """
     found = _lost_records(seen)
     there = commit_log_of(seen.snapshot.layout, seen.queue).records(found.units.position)
@@ -227,7 +234,9 @@ def lost_anyway(seen: SeenLog, forms: Forms, elsewhere: LostUnits) -> tuple[list
     of_gaps = ((gap, units.take(rows[number == at])) for at, gap in enumerate(found.gaps))
     lost = [unwritten(gap, mine) for gap, mine in of_gaps if len(mine) or not gap.blank]
     lost, unplaced = with_unreferenced(lost, wanted, known, given, forms)
-    return [*lost, *found.behind], unplaced, found.resent
+    gone = [*lost, *found.behind]
+    more = {"torn": seen.finder.torn, "resent": found.resent, "lost_end": found.lost_end}
+    return kept._replace(gone=gone, unplaced=unplaced, **more)
 
 
 def _refuse_lost_dledger(snapshot: Snapshot, gone: Sequence[Fill]) -> None:

@@ -24,7 +24,7 @@ from ..audit.verified import PackedItems, VerifiedLog
 from ..broker.profiles import MinOffset, Profile
 from ..broker.snapshot import QueueId, Snapshot
 from ..broker.system_topics import LMQ_PREFIX
-from ..disk.checkpoint import Checkpoint, checkpoint_bytes, is_whole
+from ..disk.checkpoint import Checkpoint, checkpoint_bytes, is_whole, lost_end
 from ..disk.file_queue import MappedFileQueue
 from ..disk.files import Edit, Phase
 from ..errors import Refused, from_os_error
@@ -41,7 +41,7 @@ from ..start.outcome import Outcome
 from ..start.queue_stores import queue_stores
 from ..start.simulate import simulate
 from ..timer.start import timer_edits
-from .close import KeptLog, SeenLog, gap_finder, keep_log, lost_anyway
+from .close import KeptLog, SeenLog, gap_finder, keep_log, with_lost_anyway
 from .database import QueueDatabase, queues_as_files
 from .entries import EntryFinder, cut_log, entry_index_edits, keep_entries
 from .fill import Fill, tombstoned
@@ -77,16 +77,19 @@ def ending(snapshot: Snapshot, checkpoint: Checkpoint) -> Iterator[Edit]:
 
 
 def new_checkpoint(
-    old: Checkpoint, profile: Profile, last_record: int, last_timestamp: int, index_time: int
+    old: Checkpoint, profile: Profile, last_record: int, last_timestamp: int, index_time: int, reached: int = 0
 ) -> Checkpoint:
-    """Return the checkpoint of a complete store (spec 7.11, step 7); fields of later versions stay."""
+    """Return the checkpoint of a complete store (spec 7.11, step 7); fields of later versions stay.
+
+    reached: where the log ended before it lost its end, which stays known then; 0 without such a loss.
+    """
     confirm, flushed = old.confirm_phy_offset, old.logics_physical_offset
     position = max(0, last_record)
     return old._replace(
         physic_msg_timestamp=last_timestamp,
         logics_msg_timestamp=last_timestamp,
         index_msg_timestamp=index_time,
-        confirm_phy_offset=position if profile.queues.has_confirm_offset else confirm,
+        confirm_phy_offset=(reached or position) if profile.queues.has_confirm_offset else confirm,
         logics_physical_offset=position if profile.queues.has_flushed_position else flushed,
     )
 
@@ -160,6 +163,7 @@ class Plan:
     gone: Sequence[Gap] = ()
     #: As of `KeptLog`.
     resent: int = 0
+    lost_end: range = range(0)
     #: Records that have lost properties, with their new bytes.
     cut: Sequence[CutProperties] = ()
     #: The RocksDB of queues to build; None: it stays.
@@ -315,8 +319,7 @@ def _with_losses(
         again(log, [whole], crc=False, verified=verified)
     elsewhere = wrong_offsets(log, whole.queues, finder.misplaced, [*whole.nameless, *finder.silent])
     seen = SeenLog(snapshot, queue, finder, whole.queues, verified)
-    gone, unplaced, resent = lost_anyway(seen, options.forms, elsewhere)
-    return kept._replace(gone=gone, unplaced=unplaced, torn=finder.torn, resent=resent)
+    return with_lost_anyway(kept, seen, options.forms, elsewhere)
 
 
 def _completed(
@@ -356,7 +359,7 @@ def _completed(
     unclosed = kept.gone if options.policy is Policy.BROKER else ()
     closed, gone = ([*kept.fills, *unclosed], kept.gone) if queues.completed else ((), ())  # else queues name them all
     behind = (log.end, builder.last_timestamp) if counts_behind and (gone or not queues.beyond) else None
-    checkpoint = _checkpoint(snapshot, index, builder, profile)
+    checkpoint = _checkpoint(snapshot, index, builder, profile, kept)
     changed = bool(edits) or snapshot.abort  # an unchanged store keeps its checkpoint
     if changed:
         edits += ending(snapshot, checkpoint)
@@ -386,6 +389,7 @@ def _completed(
         gone=[fill.gap for fill in kept.gone if fill.gap.begin >= log.end or options.policy is Policy.BROKER],
         cut=kept.cut,
         resent=kept.resent,
+        lost_end=kept.lost_end,
         database=fix,
         exact_alone=asked or kept.exact_alone or builder.exact_alone,
     )
@@ -503,7 +507,8 @@ def _without_log(task: _Task, edits: list[Edit], database: Path | None) -> Plan:
     for messages in named_messages(snapshot):
         groups.add(messages)
         lost.add(messages)
-    new = new_checkpoint(Checkpoint(**snapshot.checkpoint), task.profile, -1, 0, 0)
+    at_end = lost_end(snapshot.layout, snapshot.checkpoint, 0, snapshot.log_file_bytes)
+    new = new_checkpoint(Checkpoint(**snapshot.checkpoint), task.profile, -1, 0, 0, at_end.stop)
     if traces_of_log(snapshot):
         edits = [*edits, *put_away(snapshot, database)]
     if edits or snapshot.layout.commit_log_directories[0].is_dir():  # the directory can hold the start barrier
@@ -512,7 +517,7 @@ def _without_log(task: _Task, edits: list[Edit], database: Path | None) -> Plan:
     # without queues, only the index names messages
     indexed = 0 if lost.messages else index_alone(snapshot, (), (), (0, -1))
     plan = Plan(task.options.policy, 0, 0, edits, lost=lost, index_alone=indexed, groups=groups)
-    return replace(plan, checkpoint=new, complete_checkpoint=new)
+    return replace(plan, lost_end=at_end, checkpoint=new, complete_checkpoint=new)
 
 
 def _check_kinds(root: Path, edits: Iterable[Edit]) -> None:
@@ -578,8 +583,12 @@ def _queue_edits(
     return found
 
 
-def _checkpoint(snapshot: Snapshot, fix: IndexFix | None, builder: PlanBuilder, profile: Profile) -> Checkpoint:
+def _checkpoint(
+    snapshot: Snapshot, fix: IndexFix | None, builder: PlanBuilder, profile: Profile, log: KeptLog
+) -> Checkpoint:
     old, index = Checkpoint(**snapshot.checkpoint), builder.index.files
     kept = index.files[: len(index.files) - len(fix.gone)] if fix else index.files
     full = [file.header.end_timestamp for file in kept if file.header.index_count >= index.geometry.items]
-    return new_checkpoint(old, profile, builder.last_record, builder.last_timestamp, full[-1] if full else 0)
+    reached = log.lost_end.stop if log.lost_end.stop > log.plan.end else 0  # what the plan cuts off is lost, too
+    last, time = builder.last_record, builder.last_timestamp
+    return new_checkpoint(old, profile, last, time, full[-1] if full else 0, reached)

@@ -118,7 +118,7 @@ def with_checkpoint(snapshot: Snapshot, plan: Plan, *, only_index: bool) -> Plan
     if plan.index is not None:
         complete = complete._replace(index_msg_timestamp=_full_time(snapshot, plan.index))
     old = plan.checkpoint or Checkpoint(**snapshot.checkpoint)
-    highest = complete._asdict() | {"confirm_phy_offset": plan.log_end}
+    highest = complete._asdict() | {"confirm_phy_offset": max(plan.log_end, plan.lost_end.stop)}
     lowered = {
         # fields unknown to the version have their old values in `complete`
         name: min(max(0, getattr(complete, name)), max(0, highest[name]))

@@ -163,6 +163,8 @@ def confirmed(context: VerifyContext) -> None:
     at = values.confirm_phy_offset
     if at == 0 or context.log.start > at > 0 or not context.log.complete:
         return
+    if context.store.layout.may_be_master and at > context.log.end:
+        return  # it tells what the log has lost, I-191
     if at < 0 or at > _log_end(context):
         text = f"confirm_phy_offset {at} is behind the end of the log, {_log_end(context)}"
         context.findings.add("I-113", found.path, text)

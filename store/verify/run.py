@@ -35,7 +35,7 @@ from ..session.journal import left_over
 from .context import NOT_CHECKED, Scope, VerifyContext, ended, going_on, of_unread
 from .log_pass import LogPass, ReadRange, items_of, not_asked_for, parts_of, read, wants_crc
 from .register import CHECKS, checks_of, last
-from .start import forgotten, proved_of, start_beside, unfinished_change, would_not_start
+from .start import end_is_gone, forgotten, proved_of, start_beside, unfinished_change, would_not_start
 from .verdict import Status, Verdict, status_of
 
 if TYPE_CHECKING:
@@ -305,11 +305,12 @@ def _of_description(seen: Description, context: VerifyContext) -> Iterator[Findi
         size = counted(log.damaged_bytes, f"byte in {ranges} is", f"bytes in {ranges} are", form=",")
         path = log.directories[0] if log.directories else root
         yield Finding.of("I-020", path, f"{size} damaged", count=log.damaged_ranges)
-    elected = seen.layout.may_be_master
-    if seen.end_is_lost and (log.torn is None or elected):
+    if gone := seen.lost_end:
+        yield end_is_gone(seen.layout, gone, 0)
+    elif seen.end_is_lost and log.torn is None:
         text = f"queues name a message at {log.end:,}, where the log ends"
         text += context.again or ": that message is gone"
-        yield Finding.of("I-186", root, text, **({} if elected else context.behind_the_end))
+        yield Finding.of("I-186", root, text, **context.behind_the_end)
     lacking = not (any(queue.max_offset for queue in seen.queues) or context.store.queues_problem)
     stopped = seen.exit == "clean" and log.first_store_timestamp is not None
     if lacking and stopped and not context.waits(context.log.start):

@@ -155,13 +155,20 @@ def findings_of_start(found: Recovery) -> Iterator[Finding]:
     mend = CUT if better_cut(found) else None
     yield from _of_prediction(found.layout, worst, "" if found.not_by_files else mend)
     yield from _of_what_waits(found)
-    if plan is None or worst.lost.messages:
-        return
-    again = plan.resent if found.layout.may_be_master else 0
-    for count, unless in ((_without_record(plan), ""), (again, f", unless {found.layout.master} sends them again")):
-        if count:
-            are = counted(count, "message that queue units name is", "messages that queue units name are", form=",")
-            yield Finding.of("I-186", root, f"{are} gone{unless}", count=count, repair=mend)
+    if plan is not None and plan.lost_end:
+        yield end_is_gone(found.layout, plan.lost_end, plan.resent)
+    if plan is not None and not worst.lost.messages and (count := _without_record(plan)):
+        are = counted(count, "message that queue units name is", "messages that queue units name are", form=",")
+        yield Finding.of("I-186", root, f"{are} gone", count=count, repair=mend)
+
+
+def end_is_gone(layout: Layout, part: range, messages: int) -> Finding:
+    """Return the finding that a log has lost its end. part: of the log. messages: number of those that units name."""
+    size = counted(len(part), "byte", form=",")
+    named = f" ({counted(messages, 'message that queue units name', 'messages that queue units name', form=',')})"
+    text = f"the log has lost its end, {size} from {part.start:,} on{named if messages else ''}"
+    text += f": they are gone, unless {layout.master} sends them again"
+    return Finding.of("I-191", layout.root, text, count=max(messages, 1))
 
 
 def better_cut(found: Recovery) -> bool:

@@ -102,7 +102,7 @@ class Verdict:
 
 
 NO_PLAN, NO_START, LOSES, HIDES, UNFIRED, FORGETS = "I-187", "I-180", "I-181", "I-182", "I-183", "I-188"
-UNREAD = "I-190"
+UNREAD, END_GONE = "I-190", "I-191"
 _PREDICTED = frozenset({"commit_log", "consume_queue", "index", "checkpoint"})
 """Groups whose findings a predicted start takes into account."""
 OF_THE_START = (INTERRUPTED, NO_PLAN, NO_START, LOSES, HIDES, UNFIRED, UNREAD, FORGETS)
@@ -129,6 +129,8 @@ def first_sentence(verdict: Verdict, root: str | PathLike[str]) -> str:
     for code in OF_THE_START:
         if code in start:
             return f"Do not start a broker: {start[code].message}"
+    if starts_last(verdict):
+        return f"Start this broker last: {start[END_GONE].message}"
     if serious:
         worst = serious[0]
         return f"Damaged: {worst.place(root)}: {worst.message}{_more(serious)}"
@@ -138,6 +140,14 @@ def first_sentence(verdict: Verdict, root: str | PathLike[str]) -> str:
     if verdict.status is Status.UNCLEAN:
         return f"Not shut down cleanly, nothing is damaged{_as_far(verdict)}{but}"
     return f"In order{_as_far(verdict)}{but}" if verdict.unread else f"Safe to start{but}"
+
+
+def starts_last(verdict: Verdict) -> bool:
+    """Whether only the end of the log is gone, which comes again if another broker of the group is the master."""
+    return {finding.code for finding in verdict.serious} == {END_GONE}
+
+
+OTHERS_FIRST = "start the brokers with the whole log first, until one of them is the master, and this one last"
 
 
 def _unserved(verdict: Verdict) -> tuple[str, str]:
@@ -186,7 +196,10 @@ def harmless(verdict: Verdict) -> bool:
 def what_now(verdict: Verdict, commands: Sequence[NextCommand]) -> str:
     """Return a sentence before the next commands, if findings call for them, without a capital and a full stop."""
     if verdict.serious:
-        nothing = harmless(verdict) and not any(each.changes for each in commands)
+        changes = any(each.changes for each in commands)
+        if starts_last(verdict) and not changes:
+            return OTHERS_FIRST
+        nothing = harmless(verdict) and not changes
         return NO_WORSE if nothing else "do not start a broker on it yet"
     plan = any("--apply" in each.words for each in commands)
     return "a start recovers it; so does this" if plan else "a start recovers it"

@@ -13,6 +13,7 @@ from unittest.mock import Mock
 
 import pytest
 
+from mqstore.formats.checkpoint import FIELDS
 from mqstore.formats.epoch_file import FILE as EPOCH_FILE
 from mqstore.store.inspect.pop import pop
 from mqstore.store.recover import broker_bugs
@@ -22,6 +23,7 @@ from ..dledger_mishaps import entry_starts
 from ..store.disk.test_lock import other_process
 from ..store.verify.damaged import give_twice
 from ..store.verify.mutations import mutations
+from ..store.verify.mutations.edit import overwrite
 from .damaged_case import SIZES, of_case
 from .datadriven import run_here
 
@@ -243,11 +245,50 @@ def test_what_a_broker_with_a_controller_leaves_to_a_master_is_not_called_kept(t
         shutil.copytree(root, copy)
         done = run_here(["recover", str(copy), *options.split(), "--apply", "--yes"])
         told, *_, following = done.stdout.splitlines()
-        start = "Start this broker last." if code else "A broker can be started."
+        last = f"Start this broker last: the log has lost its end, 498 bytes from {at:,} on"
+        start = (
+            f"{last}: they are gone, unless another master sends them again." if code else "A broker can be started."
+        )
         come = f"2 messages come again from {sender[code]}, if still there"
         assert (done.code, told) == (code, f"Done: recovered, no message lost; {come}. {start}")
         assert ("until one of them is the master, and this one last." in following) == bool(code)
-        assert ("first `mqstore undo`" in done.stdout) == bool(code)
+        assert ("bring it back, also after --apply" in done.stdout) == bool(code)
+        for command in ("verify", "inspect", "recover"):  # also of the next command
+            named = [] if "policy" in options else options.split()
+            assert (last in run_here([command, str(copy), *named]).stdout.splitlines()[0]) == bool(code)
+
+
+def test_the_end_that_only_the_checkpoint_names_is_told_and_comes_back_from_a_replica(tmp_path: Path) -> None:
+    """No unit is left, and no repair lowers the confirmed offset: a start does, and then nothing tells of it."""
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    (root / EPOCH_FILE).write_text("1\n0\n1-0\n")
+    whole = Path(shutil.copytree(root, tmp_path / "whole"))
+    last = max(stores.messages("5.3.3-clean"), key=lambda row: row["physical_offset"])
+    at, size = last["physical_offset"], last["total_size"]
+    overwrite(max((root / "commitlog").iterdir()), at % 262_144, bytes(size))
+    alone = ["--policy", "broker", "--set", "enableControllerMode=false"]
+    assert run_here(["recover", str(root), "--apply", "--yes", *alone]).code == 1
+    assert run_here(["verify", str(root)]).code == 0
+    fields = FIELDS.parse((root / "checkpoint").read_bytes())
+    assert fields.confirm_phy_offset < at
+    overwrite(root / "checkpoint", 0, FIELDS.build(fields | {"confirm_phy_offset": at + size}))
+    run_here(["repair", str(root), "--checkpoint", "--apply", "--yes"])
+    shown = run_here(["verify", str(root)])
+    last_one = f"Start this broker last: the log has lost its end, {size} bytes from {at:,} on: they are gone"
+    assert shown.code == 1 and last_one in shown.stdout and "[I-113]" not in shown.stdout
+    assert "What now: start the brokers with the whole log first, until one of them is the master" in shown.stdout
+    assert run_here(["inspect", str(root)]).stdout.startswith(last_one)
+    assert run_here(["recover", str(root), "--apply", "--yes", "--replica", str(whole)]).code == 0
+    assert run_here(["verify", str(root)]).code == 0
+    assert run_here(["diff", str(root), str(whole), "--quick"]).code == 0
+
+
+def test_what_a_plan_cuts_off_stays_known_where_a_controller_may_make_a_master(tmp_path: Path) -> None:
+    root = stores.unpack("5.3.3-killed-bit", tmp_path)
+    (root / EPOCH_FILE).write_text("1\n0\n1-0\n")
+    assert run_here(["recover", str(root), "--apply", "--yes", "--policy", "broker"]).code == 1
+    shown = run_here(["verify", str(root)])
+    assert shown.code == 1 and ": Start this broker last: the log has lost its end, " in shown.stdout
 
 
 def test_what_only_queues_name_is_counted_once(tmp_path: Path) -> None:

@@ -25,13 +25,14 @@ RANGES = {
     "timer": ("120-137",),
     "config": ("140-159", "189-189"),
     "compaction": ("160-167", "170-171"),
-    "start": ("180-188", "190-190"),
+    "start": ("180-188", "190-191"),
 }
 """The codes by group: what a broker keeps, what mqstore adds (I-015, I-156 to I-159, I-189), and the next start."""
-TOTAL = 155 + 14
-NOT_MENDED = {"I-039", "I-155", "I-170", "I-187", "I-190"}
+TOTAL = 155 + 15
+NOT_MENDED = {"I-039", "I-155", "I-170", "I-187", "I-190", "I-191"}
 """What no command can put right: the message is as it was sent; a database only a backup has; epochs only another
-member of the group, mostly; no plan is known; the broker that starts is another than before.
+member of the group, mostly; no plan is known; the broker that starts is another than before;
+only other brokers have what the log has lost.
 """
 
 

@@ -43,7 +43,7 @@ SOMETIMES = codes(
 """Mended where the store proves what belongs there, told with a line where it does not."""
 PROVEN = dict.fromkeys(SOMETIMES - {"I-076"}, 0) | {"I-078": 3, "I-150": 2, "I-155": 4}
 """Of those a way, by its number with the default seed, in which the store proves what belongs there."""
-BY_HAND = frozenset({"I-180", "I-181", "I-182", "I-183", "I-188", "I-190"})
+BY_HAND = frozenset({"I-180", "I-181", "I-182", "I-183", "I-188", "I-190", "I-191"})
 """What a start loses, though no file that a repair writes is at fault: the lines about a start."""
 _BY_ALL = ("layout", "commit_log")
 """Groups that --all mends, as `recover` does."""
