@@ -135,17 +135,18 @@ _TIDY_SHOWN = 6
 
 def _nothing_urgent(verdict: Verdict, tidy: list[NextCommand], verbose: bool) -> Iterator[str]:
     """What to do with a store that has no errors. tidy: commands that mend its warnings."""
-    from ..store.verify.verdict import give_levels
+    from ..store.verify.verdict import before_timers, give_levels
 
     levels = give_levels(verdict)
+    must = levels or before_timers(verdict)
     if verdict.unread:
         yield "What now: check the rest."
     elif not tidy:
-        yield f"What now: {levels or 'nothing'}."
+        yield f"What now: {must or 'nothing'}."
     else:
         plan = any("--apply" in each.words for each in tidy)
         removes = f"This removes the {'other ' if levels else ''}warnings."
-        yield f"What now: {levels or 'nothing has to be done'}. {removes}{_SHOWN_BEFORE if plan else ''}"
+        yield f"What now: {must or 'nothing has to be done'}. {removes}{_SHOWN_BEFORE if plan else ''}"
         shown, more = first_ones(tidy, None if verbose else _TIDY_SHOWN)
         yield from _commands(shown)
         yield from more

@@ -15,7 +15,7 @@ from ..counted import bytes_text, counted, listed
 from ..findings.catalogue import Severity, catalogue
 from ..findings.findings import Finding, how_many_more
 from ..output.escaped import templates
-from ..verify.verdict import Status, give_levels, what_now
+from ..verify.verdict import Status, before_timers, give_levels, what_now
 from .figures import TimeText, pictures_of
 from .gather import STATUS, Seen
 
@@ -109,7 +109,7 @@ def _what_now(seen: Seen) -> str:
         if verdict.unread:
             return "Check the rest."
         levels = give_levels(verdict)
-        now = levels or ("nothing must be done" if seen.commands else "nothing")
+        now = levels or before_timers(verdict) or ("nothing must be done" if seen.commands else "nothing")
         more = f"; this removes the {'other ' if levels else ''}warnings" if seen.commands else ""
         return f"{now[:1].upper()}{now[1:]}{more}."
     now = what_now(verdict, seen.commands)

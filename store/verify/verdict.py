@@ -179,6 +179,12 @@ def give_levels(verdict: Verdict) -> str:
     return waiting and f"give messageDelayLevel {levels}: {waiting} in levels that it does not have"
 
 
+def before_timers(verdict: Verdict) -> str:
+    """Return what to do before a timed message is sent, where none waits yet and a start would fire none; "" else."""
+    unfired = any(f.code == UNFIRED and f.severity is Severity.WARNING for f in verdict.findings)
+    return "before timed messages are sent, mend the timer, which fires none yet" if unfired else ""
+
+
 def lacks_first_files(verdict: Verdict) -> str:
     """Return what tells that the first files of the log are gone, before their time; "" if nothing does. Of warnings
     of I-002 only these have a place. A start makes it no worse.

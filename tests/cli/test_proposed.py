@@ -16,7 +16,9 @@ import pytest
 from mqstore.cli.app import program
 from mqstore.cli.verify_text import page
 from mqstore.formats.consume_queue import UNIT_BYTES
+from mqstore.formats.timer_check import FILE as TIMER_CHECK
 from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.disk.checkpoint import TimerCheck
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import NotFound
@@ -224,6 +226,19 @@ def test_warnings_have_their_command_on_the_page(work: Path) -> None:
     shown = run_here(["verify", str(root)])
     head = "What now: nothing has to be done. This removes the warnings. Without --apply you see the plan:"
     assert shown.code == 0 and head in shown.stdout
+    (line,) = (line for line in commands_in(shown.stdout) if "--apply" in line)
+    assert run_here([*shlex.split(line)[1:], "--yes"]).code == 0
+    assert "What now: nothing.\n" in run_here(["verify", str(root)]).stdout
+
+
+def test_a_timer_that_fires_nothing_is_mended_before_it_is_used(work: Path) -> None:
+    """No timed message waits, and the store is safe to start: but what is sent then would wait for a time to come."""
+    root = copied(original(DEFAULT, work), work)
+    check = TimerCheck(last_read_time_ms=4_000_000_000_000)
+    (root / "config" / TIMER_CHECK).write_bytes(check.to_bytes())
+    shown = run_here(["verify", str(root)])
+    assert shown.code == 0 and "nothing has to be done" not in shown.stdout
+    assert "What now: before timed messages are sent, mend the timer, which fires none yet. " in shown.stdout
     (line,) = (line for line in commands_in(shown.stdout) if "--apply" in line)
     assert run_here([*shlex.split(line)[1:], "--yes"]).code == 0
     assert "What now: nothing.\n" in run_here(["verify", str(root)]).stdout
