@@ -416,18 +416,15 @@ def open_in_database(store: StoreReader, *, sure: bool = False) -> int:
 
 
 def never_asked(store: StoreReader) -> tuple[int, str]:
-    """Return how many open transactions no start asks for, and why (see `not_read`); none if the RocksDB cannot be
-    read. Raises Unreadable.
+    """Return how many open transactions no start asks for, and why (see `not_read`). Raise StoreError if the RocksDB
+    that tells cannot be read.
     """
     database = store.layout.rocksdb_store
     if not (why := not_read(store, database.name)) or not has_rows(database):
         return 0, why
     from ..settings.rocksdb import transactions_kept
 
-    try:
-        transactions_kept(database)
-    except StoreError:
-        return 0, why
+    transactions_kept(database)
     return open_in_database(store, sure=True), why
 
 

@@ -240,6 +240,8 @@ def test_open_transactions_in_a_database_that_is_not_read(tmp_path: Path) -> Non
     (manifest,) = (root / "rocksdbstore").glob("MANIFEST-*")
     os.truncate(manifest, 20)  # nobody knows what is in it
     assert not _not_read(root, "5.3")
+    off = BrokerConfig({"transRocksDBEnable": "false"})
+    assert "it is not known what waits" in predict(Layout.open(root, off), None, None, NOW_MS).why_not
 
 
 def test_check_points_in_the_revive_topic_of_another_cluster(tmp_path: Path) -> None:
