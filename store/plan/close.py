@@ -235,8 +235,8 @@ def with_lost_anyway(kept: KeptLog, seen: SeenLog, forms: Forms, elsewhere: Lost
     lost = [unwritten(gap, mine) for gap, mine in of_gaps if len(mine) or not gap.blank]
     lost, unplaced = with_unreferenced(lost, wanted, known, given, forms)
     gone = [*lost, *found.behind]
-    more = {"torn": seen.finder.torn, "resent": found.resent, "lost_end": found.lost_end}
-    return kept._replace(gone=gone, unplaced=unplaced, **more)
+    kept = kept._replace(gone=gone, unplaced=unplaced, torn=seen.finder.torn)
+    return kept._replace(resent=found.resent, lost_end=found.lost_end)
 
 
 def _refuse_lost_dledger(snapshot: Snapshot, gone: Sequence[Fill]) -> None:

@@ -245,9 +245,11 @@ def test_what_a_broker_with_a_controller_leaves_to_a_master_is_not_called_kept(t
         shutil.copytree(root, copy)
         done = run_here(["recover", str(copy), *options.split(), "--apply", "--yes"])
         told, *_, following = done.stdout.splitlines()
-        last = f"Start this broker last: the log has lost its end, 498 bytes from {at:,} on"
+        sentence = f"Start this broker last: the log has lost its end, 498 bytes from {at:,} on"
         start = (
-            f"{last}: they are gone, unless another master sends them again." if code else "A broker can be started."
+            f"{sentence}: they are gone, unless another master sends them again."
+            if code
+            else "A broker can be started."
         )
         come = f"2 messages come again from {sender[code]}, if still there"
         assert (done.code, told) == (code, f"Done: recovered, no message lost; {come}. {start}")
@@ -255,7 +257,7 @@ def test_what_a_broker_with_a_controller_leaves_to_a_master_is_not_called_kept(t
         assert ("bring it back, also after --apply" in done.stdout) == bool(code)
         for command in ("verify", "inspect", "recover"):  # also of the next command
             named = [] if "policy" in options else options.split()
-            assert (last in run_here([command, str(copy), *named]).stdout.splitlines()[0]) == bool(code)
+            assert (sentence in run_here([command, str(copy), *named]).stdout.splitlines()[0]) == bool(code)
 
 
 def test_the_end_that_only_the_checkpoint_names_is_told_and_comes_back_from_a_replica(tmp_path: Path) -> None:
