@@ -397,20 +397,6 @@ def _is_renumbered(finding: Finding, to_renumber: Sequence[str] | None) -> bool:
     return of_queue and (finding.topic is None or _queue(finding) in (to_renumber or ()))
 
 
-def tidying_commands(
-    findings: Iterable[Finding],
-    root: PathLike[str] | str,
-    given: Given = NOTHING_GIVEN,
-    *,
-    recovered: bool | None = None,
-) -> list[NextCommand]:
-    """Return the commands that repair the warnings of a store in order, not those that only show them. recovered: as of
-    `next_commands`.
-    """
-    commands = next_commands(findings, root, given, recovered=recovered or None, least=Severity.WARNING)
-    return [each for each in commands if each.changes]
-
-
 def cure_of(finding: Finding) -> str:
     """Return what mends it: a word of `MENDS`, a command to run by hand, or "" for nothing."""
     told = catalogue()[finding.code].repair

@@ -18,16 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ..counted import counted
 from ..findings.catalogue import Severity, catalogue
 from ..findings.findings import Finding
-from ..findings.next_commands import (
-    INTERRUPTED,
-    NOTHING_GIVEN,
-    Given,
-    NextCommand,
-    command_for,
-    next_commands,
-    refused,
-    tidying_commands,
-)
+from ..findings.next_commands import INTERRUPTED, NOTHING_GIVEN, Given, NextCommand, command_for, next_commands, refused
 from .context import LogFacts, LogWatcher
 
 if TYPE_CHECKING:
@@ -234,10 +225,14 @@ def commands_of(
 
 
 def tidying_of(verdict: Verdict, store: PathLike[str] | str, given: Given) -> list[NextCommand]:
-    """Return what mends the warnings of a store without errors; nothing without a plan, or if not all was checked."""
+    """Return what mends the warnings of a store without errors, not what only shows them; nothing without a plan, or if
+    not all was checked.
+    """
     if verdict.live or verdict.unmendable or verdict.unread:
         return []
-    return tidying_commands(verdict.findings, store, given, recovered=verdict.recovered)
+    recovered = verdict.recovered or None
+    commands = next_commands(verdict.findings, store, given, recovered=recovered, least=Severity.WARNING)
+    return [each for each in commands if each.changes]
 
 
 def findings_json(verdict: Verdict, store: Path | str, given: Given = NOTHING_GIVEN) -> Iterator[dict[str, Any]]:

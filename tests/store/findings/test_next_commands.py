@@ -20,6 +20,7 @@ from mqstore.store.findings.catalogue import Severity, catalogue
 from mqstore.store.findings.findings import Finding
 from mqstore.store.findings.next_commands import (
     MADE_ANEW,
+    NOTHING_GIVEN,
     Given,
     NextCommand,
     by_hand,
@@ -30,8 +31,8 @@ from mqstore.store.findings.next_commands import (
     naming_log,
     next_commands,
     pipeline_again,
-    tidying_commands,
 )
+from mqstore.store.verify.verdict import Status, Verdict, tidying_of
 
 GIVEN = Given(("--set", "a=b c"), "5.3", ("--journal", "/mnt/x"))
 TAIL = "--broker-version 5.3 --set 'a=b c' --journal /mnt/x"
@@ -40,6 +41,10 @@ TAIL = "--broker-version 5.3 --set 'a=b c' --journal /mnt/x"
 def found(code: str, topic: str | None = None, queue_id: int | None = None) -> Finding:
     severity = catalogue()[code].severity
     return Finding(code, severity, "p q", "", 7, topic=topic, queue_id=queue_id)
+
+
+def tidying(findings: list[Finding], recovered: bool | None = None) -> list[NextCommand]:
+    return tidying_of(Verdict(Status.CLEAN, findings, 0, 0, 0.0, recovered=recovered), "s", NOTHING_GIVEN)
 
 
 def lines(*findings: Finding, whole: bool = True, recovered: bool = False) -> list[str]:
@@ -114,7 +119,7 @@ def test_of_parts_that_no_repair_has_anything_to_do_for_only_shifted_queues_have
     helps = [command_for(f, "s", commands, recovered=True, to_renumber=shifted) for f in findings]
     assert helps == [None, None, None, commands[0], commands[1]]
     warning = replace(found("I-133"), severity=Severity.WARNING)
-    assert [str(c) for c in tidying_commands([warning], "s", recovered=True)] == ["mqstore repair s --timer --apply"]
+    assert [str(c) for c in tidying([warning], recovered=True)] == ["mqstore repair s --timer --apply"]
 
 
 def test_a_part_is_not_named_where_the_log_was_not_looked_at() -> None:
@@ -204,12 +209,12 @@ def test_nothing_is_run_on_a_store_in_object_storage() -> None:
 def test_warnings_have_commands_of_their_own() -> None:
     """What only shows them is left out; nothing is told of an info."""
     touch = replace(found("I-013"), repair="touch -r {path} /older")
-    told = tidying_commands([touch, found("I-151"), found("I-091"), found("I-107")], "s")
+    told = tidying([touch, found("I-151"), found("I-091"), found("I-107")])
     assert [str(each) for each in told] == ["touch -r 'p q' /older", "mqstore repair s --index --apply"]
-    told = tidying_commands([found("I-091"), found("I-076"), found("I-150")], "s")
+    told = tidying([found("I-091"), found("I-076"), found("I-150")])
     commands = {"mqstore repair s --index --apply": ("I-091",), "mqstore repair s --config --apply": ("I-076", "I-150")}
     assert {str(each): each.codes for each in told} == commands
-    told = tidying_commands([found("I-150"), found("I-149")], "s")
+    told = tidying([found("I-150"), found("I-149")])
     assert {str(each): each.codes for each in told} == {"mqstore repair s --config --apply": ("I-149", "I-150")}
 
 

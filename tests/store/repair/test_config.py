@@ -14,7 +14,7 @@ from mqstore.store.broker.topics import Topics, dumps, loads
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
 from mqstore.store.findings.catalogue import Severity
-from mqstore.store.findings.next_commands import tidying_commands
+from mqstore.store.findings.next_commands import next_commands
 from mqstore.store.offsets.move import clamped_in_database
 from mqstore.store.offsets.positions import Bounds
 from mqstore.store.repair import config
@@ -418,7 +418,7 @@ def test_a_rocksdb_that_opens_with_fewer_topics_is_no_file_to_make(tmp_path: Pat
     assert not examined(layout.root, BrokerConfig({}), CONFIG).plan.edits
     assert found.findings[0].path == str(layout.config / "rdb")
     assert found.findings[0].code == "I-155"
-    assert not tidying_commands(found.findings, layout.root)
+    assert not any(command.changes for command in next_commands(found.findings, layout.root, least=Severity.WARNING))
     assert [each.code for each in unrepairable_of(found, layout)] == ["I-155"]
 
 
@@ -428,7 +428,8 @@ def test_topics_that_a_rocksdb_has_lost_are_added_by_a_file(tmp_path: Path) -> N
     found = _with_half_a_manifest(layout, "topics")
     (told,) = [each for each in found.findings if each.severity is Severity.WARNING]
     assert told.code == "I-150" and told.message.endswith("a broker does not serve it")
-    assert ["--config" in command.words for command in tidying_commands(found.findings, layout.root)] == [True]
+    commands = next_commands(found.findings, layout.root, least=Severity.WARNING)
+    assert ["--config" in command.words for command in commands if command.changes] == [True]
     (layout.config / "topics.json").write_text('{"topicConfigTable":{}}')
     (edit,) = examined(layout.root, BrokerConfig({}), CONFIG).plan.edits
     assert (Path(edit.path).name, edit.codes) == ("topics.json", ("I-150",))
