@@ -61,12 +61,11 @@ def checks_of(moment: dict[str, F], groups: frozenset[str]) -> dict[F, list[str]
     return {check: [code for code, registered in moment.items() if registered is check] for check in found}
 
 
-def _registering(moment_of: Callable[[Checks], dict[str, F]]) -> Callable[..., Callable[[F], F]]:
+def registering(moment: dict[str, F]) -> Callable[..., Callable[[F], F]]:
     """Return the decorator that registers a check for some codes at a moment."""
 
     def of_codes(*codes: str) -> Callable[[F], F]:
         def register(check: F) -> F:
-            moment = moment_of(CHECKS)
             for code in codes:
                 if code in moment:
                     raise ValueError(f"{code} is checked twice at one moment")
@@ -78,11 +77,11 @@ def _registering(moment_of: Callable[[Checks], dict[str, F]]) -> Callable[..., C
     return of_codes
 
 
-before = _registering(lambda checks: checks.before)
-of_records = _registering(lambda checks: checks.records)
-of_stale = _registering(lambda checks: checks.stale)
-of_messages = _registering(lambda checks: checks.messages)
-of_settled = _registering(lambda checks: checks.settled)
-of_extents = _registering(lambda checks: checks.extents)
-after = _registering(lambda checks: checks.after)
-last = _registering(lambda checks: checks.last)
+before = registering(CHECKS.before)
+of_records = registering(CHECKS.records)
+of_stale = registering(CHECKS.stale)
+of_messages = registering(CHECKS.messages)
+of_settled = registering(CHECKS.settled)
+of_extents = registering(CHECKS.extents)
+after = registering(CHECKS.after)
+last = registering(CHECKS.last)

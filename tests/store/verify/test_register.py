@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from mqstore.store.findings.catalogue import GROUPS, catalogue
-from mqstore.store.verify import register
 from mqstore.store.verify.context import VerifyContext
-from mqstore.store.verify.register import CHECKS, Checks, before, checks_of
+from mqstore.store.verify.register import CHECKS, Once, checks_of, registering
 from mqstore.store.verify.run import load_checks
 
 
@@ -36,10 +35,10 @@ def test_a_function_of_several_codes_is_called_once_in_the_order_of_the_codes() 
     assert list(checks_of(moment, frozenset(GROUPS))) == [other, one]
 
 
-def test_two_functions_for_one_code_are_a_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(register, "CHECKS", Checks(*({} for _ in Checks._fields)))
-    assert before("I-090", "I-091")(one) is one
+def test_two_functions_for_one_code_are_a_mistake() -> None:
+    moment: dict[str, Once] = {}
+    at_a_moment = registering(moment)
+    assert at_a_moment("I-090", "I-091")(one) is one
     with pytest.raises(ValueError, match="I-091 is checked twice"):
-        before("I-091")(other)
-    assert register.CHECKS.codes == {"I-090", "I-091"}
-    assert register.CHECKS.before["I-091"] is one
+        at_a_moment("I-091")(other)
+    assert moment == {"I-090": one, "I-091": one}
