@@ -68,11 +68,12 @@ def inspect(
         return
     code: ExitCode | None = None
     if what.kind == STORE:
-        from ..store.inspect.description import describe_path
+        from ..store.disk.layout import Layout
+        from ..store.inspect.description import describe
         from ..store.verify.run import at_first_sight
         from .store_text import damage_in_log, store_json, store_text
 
-        description = describe_path(path, common.config())
+        description = describe(Layout.open(path, common.config()))
         verdict, given = at_first_sight(description), common.given().at(description.layout)
         code = exit_code_of_status(verdict.status)
         record = store_json(description, verdict, given)

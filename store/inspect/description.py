@@ -21,7 +21,6 @@ from ..broker.load_rules import directory_for_file, load_files
 from ..broker.profiles import DLEDGER_LOAD, Profile, profile_of
 from ..broker.snapshot import DirectoryEntry, Snapshot, list_entries
 from ..counted import counted, listed
-from ..disk.broker_conf import BrokerConfig
 from ..disk.checkpoint import Checkpoint, lost_end, seen_checkpoint
 from ..disk.compressed import read_regular
 from ..disk.file_queue import ForeignEntry, MappedFileQueue, start_of
@@ -489,8 +488,3 @@ def _links(layout: Layout) -> Iterator[str]:
         links = sorted(entry.path for entry in entries if entry.is_symlink())
     for path in links:
         yield f"{os.path.basename(path)} is a link to {os.readlink(path)}"  # noqa: PTH115, PTH119
-
-
-def describe_path(path: Path, config: BrokerConfig | None = None) -> Description:
-    """`describe` for the store at `path`. Raises Missing, NotAStore, Unreadable, InvalidInput."""
-    return describe(Layout.open(path, config))

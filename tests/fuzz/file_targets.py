@@ -15,7 +15,7 @@ from mqstore.store.disk.compressed import forget_all
 from mqstore.store.disk.file_queue import MappedFileQueue, file_name
 from mqstore.store.disk.layout import Layout
 from mqstore.store.index.read import Index
-from mqstore.store.inspect.description import describe_path
+from mqstore.store.inspect.description import describe
 from mqstore.store.inspect.recognise import recognise
 from mqstore.store.log.batch import Batch, messages
 from mqstore.store.log.commit_log import CommitLog, scan_split, splits
@@ -159,7 +159,7 @@ def store(data: bytes) -> None:
     """A whole store: described, searched, and the plan of its recovery for two generations."""
     with files(_store(data)) as root:
         config = BrokerConfig({"maxHashSlotNum": "4", "maxIndexNum": "9"})
-        describe_path(root, config)
+        describe(Layout.open(root, config))
         with StoreReader(root, config) as opened:
             for selection in (Selection(topic="T"), Selection(key="k"), Selection("T", 0)):
                 for found in find(opened, selection):
