@@ -284,12 +284,10 @@ def _advance(tell: Callable[[int], None], stop: list[bool], position: int) -> No
 
 def _tell(path: Path, verdict: Verdict, resume: Path | None, common: Common, *, whole: bool) -> None:
     """Print remarks on stderr. whole: the path is a store, not a part of one."""
-    if verdict.stopped_at is not None and resume is not None:
-        common.warn(f"{path}: not finished; run the same command again to continue")
-    elif verdict.stopped_at is not None and not whole:
-        common.warn(f"{path}: not finished")
-    elif verdict.stopped_at is not None:
-        common.warn(f"{path}: not finished; with --resume FILE a later run could continue")
+    if verdict.stopped_at is not None:
+        later = "; with --resume FILE a later run could continue" if whole else ""
+        later = "; run the same command again to continue" if resume is not None else later
+        common.warn(f"{path}: not finished{later}")
     if verdict.live:
         common.explain(f"{path}: a process writes to it; verify checked it up to where the log ended at the start")
 
