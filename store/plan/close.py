@@ -160,15 +160,13 @@ def keep_log(seen: SeenLog, forms: Forms, elsewhere: LostUnits, brought: Sequenc
     taken |= {record.position for record in cut}
     whole = [r for r in finder.undispatchable if r.position < end and r.position not in taken]
     restored, lmq = _with_numbers(restored, [(r.position, queue.read(r.position, r.size)) for r in whole], audits)
-    edits += edits_of(entries, size, restored, RESTORED)
-    edits += [
-        *edits_of(entries, size, [(c.position, c.data) for c in cut], CUT),
-        *edits_of(entries, size, lmq, _NUMBERED),
-    ]
+    without = [(c.position, c.data) for c in cut]
+    for changed, why in ((restored, RESTORED), (without, CUT), (lmq, _NUMBERED)):
+        edits += edits_of(entries, size, changed, why)
     twins = [e for e in snapshot.log if e is not entries[int(e.name)] and int(e.name) > end]
     files = [LoadedFile(int(e.name), size, e) for e in (*(entries[start] for start in sorted(entries)), *twins)]
     tail = list(tail_edits(snapshot, files, end, stale))
-    over = [*brought, *pieces, *restored, *lmq, *((c.position, c.data) for c in cut)]
+    over = [*brought, *pieces, *restored, *lmq, *without]
     patched = patched_queue(snapshot, queue, entries, over, end)
     plan = LogPlan(start, end, stale, [*edits, *tail], written(tail), finder.given_up)
     ranges = [(position, position + len(data)) for position, data in over]
