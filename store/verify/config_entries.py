@@ -403,8 +403,7 @@ def _flat_files(context: VerifyContext) -> Iterator[FlatFile]:
         directories = sorted(one for root in roots for one in root.glob(place) if one.is_dir())
         there = None
         for directory in directories:
-            with open_segments(directory) as files:
-                there = (there or {}) | {file.start: file.size for file in files.files}
+            there = (there or {}) | _segments_in(directory)
         found.sort(key=lambda segment: int(segment["base_offset"]))
         used = [segment for segment in found if segment.get("status") != _DELETED]
         deleted = {s["base_offset"] for s in found if s.get("status") == _DELETED}
@@ -416,12 +415,15 @@ def _flat_files(context: VerifyContext) -> Iterator[FlatFile]:
     places = [f"*_*/{owner}/*/*/{kind}" for owner in sorted(owners - {""}) for kind in (_LOG, _QUEUE)]
     for folder in (one for root in roots for place in places for one in sorted(root.glob(place))):
         path = "/".join(folder.parts[-4:-1])
-        if (path, folder.name) not in known and is_of_tier(folder.parts[-5]):
-            with open_segments(folder) as files:
-                there = {file.start: file.size for file in files.files}
-            if there:
-                source = os.fspath(context.store.layout.config / TIERED)
-                yield FlatFile(source, path, folder.name, folder, [], frozenset(), there)
+        if (path, folder.name) not in known and is_of_tier(folder.parts[-5]) and (there := _segments_in(folder)):
+            source = os.fspath(context.store.layout.config / TIERED)
+            yield FlatFile(source, path, folder.name, folder, [], frozenset(), there)
+
+
+def _segments_in(directory: Path) -> dict[int, int]:
+    """Return the length of each segment file by its base offset."""
+    with open_segments(directory) as files:
+        return {file.start: file.size for file in files.files}
 
 
 @counted_by_file(before, "I-153")
