@@ -526,12 +526,11 @@ def _report_no_message(context: VerifyContext, check: QueueCheck, seen: QueuePas
     files = check.reader.files.files
     if not files:
         return
-    if seen.ends_pre_filled and seen.real:
-        path = files[-1].path
+    if seen.ends_pre_filled:
+        path = files[-1 if seen.real else 0].path
+        if not seen.real:
+            context.queue_finding("I-072", check.queue, path, "it has only pre-fill units")
         context.queue_finding("I-087", check.queue, path, "its last unit is a pre-fill unit, not a message")
-    elif seen.ends_pre_filled:
-        context.queue_finding("I-072", check.queue, files[0].path, "it has only pre-fill units")
-        context.queue_finding("I-087", check.queue, files[0].path, "its last unit is a pre-fill unit, not a message")
     elif not seen.real:
         text, more = "its files hold no valid unit", {}
         rules = context.profile.queues
