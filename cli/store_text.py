@@ -119,7 +119,7 @@ class _StorePage:
     def lines(self) -> Iterator[str]:
         store = self._store
         yield _line("store", str(store.layout.root))
-        yield _line("broker", f"{self._version()}: {store.generation.reason}")
+        yield _line("broker", f"{store.generation.told}: {store.generation.reason}")
         yield _line("exit", f"{store.exit}: {store.exit_reason}")
         yield from self._log()
         yield _line("sizes", self._sizes())
@@ -132,11 +132,6 @@ class _StorePage:
         yield from _listed("foreign", [f"{f.path}: {f.reason}" for f in store.foreign])
         for note in store.notes:
             yield _line("note", note)
-
-    def _version(self) -> str:
-        likeliest = self._store.generation.version
-        others = [v for v in self._store.generation.candidates if v != likeliest]
-        return f"{likeliest} (or {', '.join(others)})" if others else likeliest
 
     def _log(self) -> Iterator[str]:
         log = self._store.log

@@ -129,9 +129,7 @@ def _commands(verdict: Verdict, root: str, given: Given) -> tuple[list[NextComma
 def _facts(store: StoreReader, verdict: Verdict, picture: LogPicture) -> Iterator[tuple[str, str]]:
     """Yield what the store is."""
     layout, generation, files = store.layout, store.generation, store.log_files
-    others = [version for version in generation.candidates if version != generation.version]
-    maybe = f" (or {', '.join(others)})" if others else ""
-    yield "broker", f"{generation.version}{maybe}: {generation.reason}"
+    yield "broker", f"{generation.told}: {generation.reason}"
     exit_kind, why = last_exit(layout.abort, holder(layout.lock))
     yield "last exit", f"{exit_kind}: {why}"
     size = bytes_text(files.size)

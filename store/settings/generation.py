@@ -73,6 +73,12 @@ class Generation(NamedTuple):
         """Whether only one generation fits."""
         return len(self.candidates) == 1
 
+    @property
+    def told(self) -> str:
+        """The likeliest generation, and the others that fit."""
+        others = [version for version in self.candidates if version != self.version]
+        return f"{self.version} (or {', '.join(others)})" if others else self.version
+
 
 class Sign(NamedTuple):
     """A sign that a broker of `oldest` to `newest`, not `without`, wrote the store last. find: returns what shows it,
