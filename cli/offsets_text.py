@@ -101,7 +101,7 @@ def _shared_notes(row: Mapping[str, Any]) -> Iterator[str]:
         yield "no subscription"
 
 
-def totals_text(wanted: LagQuery, named: bool, hint: str = "") -> str:
+def totals_text(wanted: LagQuery, named: bool, hint: str) -> str:
     """The sentence if no line was printed. named: a position of the given group and topic exists, but is not odd. hint:
     a similar name if none does.
     """

@@ -297,9 +297,9 @@ def print_verdicts(
     common: Common,
     given: Given,
     *,
-    quick: bool = False,
+    quick: bool,
+    failed: Iterable[Path | str],
     brief: bool = False,
-    failed: Iterable[Path | str] = (),
 ) -> None:
     """Print verdicts in the format that is asked for. given: options that proposed commands repeat. quick: whether the
     checks were quick ones. brief: a line per store in a text. failed: stores that cannot be read, for metrics; iterated

@@ -106,7 +106,7 @@ class QueueAudit:
         room = (queue_range.first_position - self.last_position) // SMALLEST
         return self.first < 0 or 0 <= queue_range.first - self.next <= room
 
-    def add_verified(self, queue_range: QueueRange, made: Sequence[Units] = ()) -> None:
+    def add_verified(self, queue_range: QueueRange, made: Sequence[Units]) -> None:
         """Add messages in order that stay in the log; their units are on disk, or `made`."""
         if self.first < 0:
             self.first, self.first_position = queue_range.first, queue_range.first_position

@@ -187,17 +187,17 @@ def repair_command(
     return command("repair", root, *words, "--apply", given=given)
 
 
-def cutting(root: PathLike[str] | str, given: Given = NOTHING_GIVEN) -> NextCommand:
+def cutting(root: PathLike[str] | str, given: Given) -> NextCommand:
     """Return `mqstore recover ROOT --apply --policy broker`."""
     return command("recover", root, "--apply", *CUT.split()[1:], given=given)
 
 
-def salvaging(root: PathLike[str] | str, given: Given = NOTHING_GIVEN, *arguments: str) -> NextCommand:
+def salvaging(root: PathLike[str] | str, given: Given, *arguments: str) -> NextCommand:
     """Return `mqstore salvage ROOT --to ROOT-salvaged`."""
     return command("salvage", root, "--to", _beside(root, "salvaged"), *arguments, given=given)
 
 
-def converting(root: PathLike[str] | str, given: Given = NOTHING_GIVEN) -> NextCommand:
+def converting(root: PathLike[str] | str, given: Given) -> NextCommand:
     """Return `mqstore repair ROOT --convert plain --to ROOT-plain`."""
     return command("repair", root, *_CONVERTED.split(), "--to", _beside(root, "plain"), given=given)
 
@@ -226,7 +226,7 @@ def _log_files_in(directory: Path) -> str:
     return f"{NextCommand((fspath(directory),))}/[0-9]*"
 
 
-def copying_first(path: str, given: Given = NOTHING_GIVEN, root: PathLike[str] | str | None = None) -> str:
+def copying_first(path: str, given: Given, root: PathLike[str] | str | None) -> str:
     """Say what to do if a disk cannot read bytes of the file at `path`. root: of its store, if known."""
     root = _store_above(fspath(Path(path).parent)) or root
     return COPY_FIRST if root is None else f"{COPY_FIRST}, then: {salvaging(root, given)}"

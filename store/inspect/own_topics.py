@@ -117,7 +117,7 @@ def span(store: StoreReader, queue: ConsumeQueue, behind: int | None) -> tuple[i
     return start if behind is None else queue.at_or_behind(behind, start, ends.max_offset), ends.max_offset
 
 
-def goes_on_at(store: StoreReader, queue: ConsumeQueue, number: int, made: int = 0) -> int | None:
+def goes_on_at(store: StoreReader, queue: ConsumeQueue, number: int, made: int) -> int | None:
     """Return the log position of a queue's message at offset `number`, or of one before it that is near; None for none.
 
     made: where the queue ends after a start, which may make units for messages that have none yet. Raises Unreadable.

@@ -129,7 +129,7 @@ class Brought:
 
 
 def bring_back(
-    snapshot: Snapshot, log: CommitLog, finder: DamageFinder, replica: Replica, *, compared_only: bool = False
+    snapshot: Snapshot, log: CommitLog, finder: DamageFinder, replica: Replica, *, compared_only: bool
 ) -> Brought:
     """Compare two logs around the damage that `finder` has seen. compared_only: bring nothing back. Raises Unreadable,
     Refused (no copy of this log, or a slave's that never becomes one).

@@ -118,7 +118,7 @@ class SeenLog(NamedTuple):
     verified: VerifiedLog | None
 
 
-def keep_log(seen: SeenLog, forms: Forms, elsewhere: LostUnits, brought: Sequence[Piece] = ()) -> KeptLog:
+def keep_log(seen: SeenLog, forms: Forms, elsewhere: LostUnits, brought: Sequence[Piece]) -> KeptLog:
     """Plan the log. Raises Refused, Unreadable.
 
     elsewhere: units of good records whose header names another place. brought: pieces from a replica, which the files

@@ -74,7 +74,7 @@ def opened_database(stores: QueueStores) -> RocksDb | None:
 
 @contextmanager
 def queues_as_files(
-    snapshot: Snapshot, stores: QueueStores, copied: CopiedQueues | None = None
+    snapshot: Snapshot, stores: QueueStores, copied: CopiedQueues | None
 ) -> Iterator[tuple[Snapshot, RocksDb | None]]:
     """Yield the snapshot with the queues that only the database has as temporary files, and the database, None if it
     cannot be opened. Both are closed with the block. copied: those files, if the database has all queues. Raises

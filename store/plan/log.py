@@ -76,7 +76,7 @@ def files_of(snapshot: Snapshot) -> MappedFileQueue:
     return queue
 
 
-def plan_log(snapshot: Snapshot, outcome: Outcome, most: int | None = None) -> LogPlan:
+def plan_log(snapshot: Snapshot, outcome: Outcome, most: int | None) -> LogPlan:
     """Plan the log of a store whose files all load. most: where it ends at the latest, if given. Raises Unreadable."""
     files = [LoadedFile(int(e.name), snapshot.log_file_bytes, e) for e in snapshot.log if not e.directory]
     number = outcome.start.number if outcome.start else 0
@@ -239,7 +239,7 @@ _REASON = "its messages are gone with the log"
 _CODES = ("I-002",)
 
 
-def put_away(snapshot: Snapshot, database: Path | None = None) -> Iterator[Edit]:
+def put_away(snapshot: Snapshot, database: Path | None) -> Iterator[Edit]:
     """Yield edits that leave a store without queues, index, timer, rocksdbstore and compacted messages. Raises Refused.
 
     database: the RocksDB of queues. Compacted messages go, too: a broker would serve them, and none of the new messages

@@ -339,7 +339,7 @@ class LostMessages:
                 yield from part.messages(log, most)
 
 
-def name_all(lost: LostMessages, snapshot: Snapshot, gaps: Sequence[Gap], most: int = MOST) -> list[dict[str, Any]]:
+def name_all(lost: LostMessages, snapshot: Snapshot, gaps: Sequence[Gap], most: int) -> list[dict[str, Any]]:
     """Return rows of up to `most` lost messages, by position, from the store as it is before any edit. Raises
     Unreadable.
 

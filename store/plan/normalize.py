@@ -47,7 +47,7 @@ _LACKS = "this replica does not have the file {}, or has it compressed or with a
 
 
 def normalize(
-    snapshot: Snapshot, *, any_length: bool = False, empty_log: bool = False, replica: str = ""
+    snapshot: Snapshot, *, any_length: bool, empty_log: bool = False, replica: str = ""
 ) -> tuple[Snapshot, list[Edit]]:
     """Return the snapshot without entries that no broker version should find, and the edits that move these away:
     directories, files whose name is not a position, empty files.

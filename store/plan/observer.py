@@ -356,9 +356,7 @@ def left_away(
     return lambda topic: topic not in named and gone(topic)
 
 
-def expected_queues(
-    snapshot: Snapshot, deleted: Callable[[str], bool], *, lmq: bool = False
-) -> Callable[[QueueId], bool]:
+def expected_queues(snapshot: Snapshot, deleted: Callable[[str], bool], *, lmq: bool) -> Callable[[QueueId], bool]:
     """Return a test whether a queue's messages count: not those of a topic that was `deleted` or cannot be a directory
     name, nor of an LMQ that has no queue, unless all queues are gone. lmq: LMQs have their queues in a RocksDB.
     """

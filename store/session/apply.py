@@ -100,7 +100,7 @@ def apply(
     return Applied(journal.session, resumed, len(journal.steps), lost + journal.lost)
 
 
-def finish_interrupted(layout: Layout, files: Files, *, wait_seconds: float = 0) -> Applied | None:
+def finish_interrupted(layout: Layout, files: Files, *, wait_seconds: float) -> Applied | None:
     """Finish an interrupted change, so that a plan can be made of the result. None without one. Raises as `apply`."""
     from ..plan.plan import Plan
 

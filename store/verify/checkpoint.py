@@ -245,7 +245,7 @@ def start_after_a_crash(context: VerifyContext) -> None:
             context.findings.add("I-118", file.path, text)
 
 
-def _missing_units(context: VerifyContext, before: int | None = None) -> tuple[int, int]:
+def _missing_units(context: VerifyContext, before: int | None) -> tuple[int, int]:
     """Return the number of messages without a unit in all queues and the log position of the first one, 0 if there is
     none. before: only those in front of it count. After a clean shutdown queues of deleted topics do not count.
     """
