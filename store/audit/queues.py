@@ -8,7 +8,7 @@ keeps its offsets, which consumers know: it only gets the messages behind its la
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -86,8 +86,6 @@ class QueueAudit:
     _fill_offsets: list[Ints] = field(default_factory=list)
     _fill_units: list[Units] = field(default_factory=list)
     _conflicts: int = 0
-    #: By number of a fill: which of its units are wrong only because of `exact`, and how many of these are conflicts.
-    _alone: dict[int, tuple[Flags, int]] = field(default_factory=dict)
     #: Some message has its unit at its queue offset. _strays: messages whose offset has a unit of another position.
     _fits: bool = False
     _strays: int = 0
@@ -135,7 +133,7 @@ class QueueAudit:
         self.last_position = int(positions[-1])
         self.next = max(self.next, int(offsets[-1]) + 1)
         kinds = compare(there, messages)
-        wrong, tags = kinds > DifferenceKind.ADDRESS, np.zeros(0, np.bool_)
+        wrong = kinds > DifferenceKind.ADDRESS
         self._fits |= not wrong.all()
         if self.retag:
             wrong |= messages.lost & (kinds != DifferenceKind.NONE)
@@ -143,15 +141,13 @@ class QueueAudit:
             tags = ~wrong & (kinds == DifferenceKind.TAGS)
             if self.queue.topic == SCHEDULE_TOPIC:  # the codes depend on configured delays, if both are times
                 tags &= ~_is_time(there["tags_code"]) & _is_time(messages.tags_code)
+            self.exact_alone |= bool(tags.any())
             wrong |= tags
         if not wrong.any():
             return
         disputed = wrong & (kinds < DifferenceKind.PRE_FILL) & (there["physical_offset"] < self.log_end)
         self._conflicts += int(disputed.sum())
         self._strays += int((disputed & (there["physical_offset"] >= self.log_start)).sum())
-        if tags.any():
-            self.exact_alone = True
-            self._alone[len(self._fill_units)] = tags[wrong], int((disputed & tags).sum())
         units = np.zeros(int(wrong.sum()), UNIT_DTYPE)
         units["physical_offset"] = messages.position[wrong]
         units["size"] = messages.size[wrong]
@@ -176,22 +172,6 @@ class QueueAudit:
         for at in np.flatnonzero((offsets > expected) & ~impossible).tolist():
             around = int(before[at]), int(positions[at])
             self.holes.append(QueueHole(int(expected[at]), int(offsets[at]), *around))
-
-    def without_exact(self) -> QueueAudit:
-        """Return the audit as it would be without `exact`."""
-        offsets, units, conflicts = [*self._fill_offsets], [*self._fill_units], self._conflicts
-        for number, (alone, count) in self._alone.items():
-            offsets[number], units[number] = offsets[number][~alone], units[number][~alone]
-            conflicts -= count
-        return replace(
-            self,
-            exact=False,
-            exact_alone=False,
-            _fill_offsets=offsets,
-            _fill_units=units,
-            _conflicts=conflicts,
-            _alone={},
-        )
 
     @property
     def is_sound(self) -> bool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
-from copy import copy
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
@@ -261,13 +260,6 @@ class PlanBuilder(LogObserver):
             self._audit(name).add_verified(queue_range, run.units.get(name, ()))
         self._items += run.items
         self._knows_items = self._knows_items and bool(run.items)
-
-    def without_exact(self) -> PlanBuilder:
-        """Return a copy as if `RecoveryOptions.exact` were off."""
-        other = copy(self)
-        other.exact = False
-        other.queues = {name: audit.without_exact() for name, audit in self.queues.items()}
-        return other
 
     @property
     def exact_alone(self) -> bool:

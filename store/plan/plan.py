@@ -168,9 +168,8 @@ class Plan:
     cut: Sequence[CutProperties] = ()
     #: The RocksDB of queues to build; None: it stays.
     database: DatabaseFix | None = None
-    #: Without `RecoveryOptions.exact` the plan would differ; inexact: that plan, if known.
+    #: Without `RecoveryOptions.exact` the plan would differ.
     exact_alone: bool = False
-    inexact: Plan | None = None
 
     def __post_init__(self) -> None:
         in_phases = sorted(self.edits, key=lambda edit: edit.phase)
@@ -214,14 +213,13 @@ def make_plan(
     options: RecoveryOptions | None = None,
     reading: Reading | None = None,
     progress: Progress | None = None,
-    twin: bool = False,
     deleted: Callable[[str], bool] | None = None,
 ) -> Plan:
     """Plan the recovery: under `broker` to the state that this generation would reach, under `keep` to one in which
     every good record stays in place.
 
-    options: default: the policy `broker`. progress: of the consumer groups. twin: also set `Plan.inexact`. deleted: as
-    of `left_away`. Raises Refused, Unreadable.
+    options: default: the policy `broker`. progress: of the consumer groups. deleted: as of `left_away`. Raises
+    Refused, Unreadable.
     """
     options, reading = options or RecoveryOptions(), reading or Reading()
     stores = queue_stores(snapshot.layout, profile)
@@ -231,7 +229,7 @@ def make_plan(
     with queues_as_files(snapshot, stores, copied) as (with_files, database):
         stores = stores._replace(deleted=left_away(with_files, profile, options.named, deleted))
         task = _Task(with_files, profile, outcome, options, reading, progress or {})
-        plan = _plan(task, QueueDatabase(stores, database), twin=twin)
+        plan = _plan(task, QueueDatabase(stores, database))
     check_reach(snapshot.layout, plan.edits)
     return plan
 
@@ -250,7 +248,7 @@ class _Task(NamedTuple):
         return PlanBuilder(self.snapshot, log, groups, self.profile, self.options, verified)
 
 
-def _plan(task: _Task, database: QueueDatabase, *, twin: bool) -> Plan:
+def _plan(task: _Task, database: QueueDatabase) -> Plan:
     snapshot, profile, outcome, options, (_, tell, verified), progress = task
     policy, keep = options.policy, options.policy is Policy.KEEP
     switches, verified = _with_existing_lmq(snapshot, outcome, verified) if keep else (outcome.switches, verified)
@@ -289,12 +287,7 @@ def _plan(task: _Task, database: QueueDatabase, *, twin: bool) -> Plan:
     beyond = sum(int((fill.lost.position >= outcome.log_end).sum()) for fill in kept.fills)
     plan = Plan(policy, kept.plan.start, kept.plan.end, edits, brought=brought, beyond=beyond)
     database = database._replace(verified=untouched, rewritten=[begin for begin, _ in kept.written])
-    found = _completed(plan, task, switches, kept, builder, database)
-    alone = kept.exact_alone or builder.batches.queues or database.stores.database is not None
-    if not (twin and found.exact_alone) or alone:
-        return found
-    task = task._replace(options=options._replace(exact=False))
-    return replace(found, inexact=_completed(plan, task, switches, kept, builder.without_exact(), database))
+    return _completed(plan, task, switches, kept, builder, database)
 
 
 def _with_losses(

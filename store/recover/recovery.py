@@ -247,8 +247,8 @@ def analyze(
 
     version: the broker's, None: the guess, with all candidates. options: what is asked for; time and generations are
     filled in here. tell: called with the log position reached. proved: by a caller who has just read the log; None: the
-    log is read here. exact: also make `exact_plan`: usually one pass over the log gives both. Raises Unreadable,
-    Unsupported, InvalidInput, and for an unusable replica Missing, NotAStore.
+    log is read here. exact: also make `exact_plan`. Raises Unreadable, Unsupported, InvalidInput, and for an unusable
+    replica Missing, NotAStore.
     """
     options = options or RecoveryOptions()
     options.check(layout)
@@ -287,12 +287,11 @@ def analyze(
         observers = tuple(after for _, after, _ in watched)
         try:
             reading = Reading(observers, tell, verified)
-            first = planned(options=options._replace(exact=exactly), reading=reading, twin=exactly)
-            without = partial(planned, options=options, reading=Reading(verified=verified))
-            plan = first
+            plan = planned(options=options._replace(exact=exactly), reading=reading)
             if exactly:
-                exact_plan = replace(first, inexact=None)
-                plan = (first.inexact or without()) if first.exact_alone else exact_plan
+                exact_plan = plan
+                if plan.exact_alone:
+                    plan = planned(options=options, reading=Reading(verified=verified))
             break
         except Refused as error:
             refusal = None if exactly else error
