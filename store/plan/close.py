@@ -214,8 +214,8 @@ def _lost_records(seen: SeenLog) -> _LostRecords:
     topics = _further_topics(snapshot, audits, queue) if finder.gaps else {}  # reads two records of each queue
     units = look(gaps, finder.torn, further=topics)
     resent = look([Gap(end, EVERYWHERE, True, 0)] if follows else [], ())
-    behind = lost_end(snapshot.layout, snapshot.checkpoint, end, size, resent.end.tolist())
-    return _LostRecords(end, gaps, units, gone, topics, resent.messages, behind)
+    at_end = lost_end(snapshot.layout, snapshot.checkpoint, end, size, resent.end.tolist())
+    return _LostRecords(end, gaps, units, gone, topics, resent.messages, at_end)
 
 
 def with_lost_anyway(kept: KeptLog, seen: SeenLog, forms: Forms, elsewhere: LostUnits) -> KeptLog:
