@@ -30,13 +30,12 @@ from ..disk.broker_conf import LARGEST_FILE_BYTES, BrokerConfig
 from ..disk.compressed import read_regular
 from ..disk.file_queue import MappedFile
 from ..disk.layout import Layout
-from ..disk.lock import stream_of
 from ..errors import InvalidInput, Missing, StoreError, os_errors
 from ..inspect.own_topics import waiting_of_levels
 from ..inspect.timers import waiting_in_wheel
-from ..queues.batches import BatchConsumeQueue
 from ..queues.read import QueueSummary, first_at
 from ..queues.units import is_used, is_valid
+from ..search.queue_search import open_batch_queue
 from ..search.store import Note, StoreReader
 from ..settings.generation import file_rules_of_any
 from ..settings.options import FILE_RESERVED_HOURS
@@ -517,9 +516,8 @@ def _units(store: StoreReader, queue: QueueSummary, first: int, boundary: int) -
 
 def _batches(store: StoreReader, queue: QueueSummary, first: int, boundary: int) -> tuple[int, int | None]:
     """`_units` for a batch queue."""
-    path = store.layout.batch_consume_queue / queue.topic / str(queue.queue_id)
     behind = queue.min_offset
-    with BatchConsumeQueue(queue.topic, queue.queue_id, stream_of(store.layout, path)) as batches:
+    with open_batch_queue(store, queue.topic, queue.queue_id) as batches:
         for _, units in batches.units(batches.first, batches.stop):
             gone = units[is_valid(units) & (units["physical_offset"] < boundary)]
             if len(gone):

@@ -21,18 +21,16 @@ from ...formats.consumer_offset import steps_to_next
 from ...formats.derive.ragged import Structs
 from ...formats.quick import UNIT_BYTES
 from ..broker.system_topics import LMQ_PREFIX, SCHEDULE_TOPIC, is_system_group
-from ..disk.layout import BATCH_CONSUME_QUEUE, Layout
-from ..disk.lock import stream_of
 from ..errors import NotFound
 from ..log.batch import Batch
 from ..log.message import Mark
 from ..put.tail import end_with_unit, latest_with_unit
-from ..queues.batches import BatchConsumeQueue
 from ..queues.read import QueueSummary
 from ..queues.units import record_bytes
 from ..search.log_search import SMALL_LOG_BYTES, ends_of_queues
+from ..search.queue_search import open_batch_queue
 from ..search.store import StoreReader
-from .positions import DELAYED, PULLED, KnownGroups, Only, Position, groups_of, positions_of
+from .positions import DELAYED, PULLED, KnownGroups, Only, Position, groups_of, inside, positions_of
 
 Queue = tuple[str, int]
 """Topic and queue id."""
@@ -170,8 +168,7 @@ class Lag:
             return 0, "the store has no such queue: the broker answers 0"
         offset = self._next_offset
         if self.position.table == DELAYED and state in (LagState.AHEAD, LagState.EXPIRED):
-            inside = min(max(offset, queue.min_offset), queue.max_offset)
-            return inside, "a broker start moves it into the queue"
+            return inside(offset, queue.min_offset, queue.max_offset), "a broker start moves it into the queue"
         if state is LagState.AHEAD:
             if queue.max_offset == 0:
                 return 0, "the queue is empty: the broker answers 0, and the client begins there"
@@ -206,13 +203,16 @@ def behind_log(store: StoreReader) -> int | None:
     """
     if not store.has_log:
         return None
-    reached, end = ends_of_queues(store), store.log_end.position
-    if reached >= end:
-        return None
-    for item in store.log.scan(reached, end, crc=False, reuse=True):
-        if isinstance(item, Batch) and item.mark == Mark.NONE and end_with_unit(item):
-            return reached
-    return None
+    reached = ends_of_queues(store)
+    return reached if any(map(end_with_unit, records_from(store, reached))) else None
+
+
+def records_from(store: StoreReader, position: int) -> Iterator[Batch]:
+    """The records from a position of the log on, without those behind damage. Raises Unreadable."""
+    end = store.log_end.position
+    for item in store.log.scan(position, end, crc=False, reuse=True) if position < end else ():
+        if isinstance(item, Batch) and item.mark is Mark.NONE:
+            yield item
 
 
 def behind_text(position: int) -> str:
@@ -253,9 +253,8 @@ def dispatched_ends(store: StoreReader) -> tuple[Ends, Undispatched]:
     if position is None or store.log_end.position - position > SMALL_LOG_BYTES:
         return ends, Undispatched(position)
     latest = dict[Queue, int]()
-    for item in store.log.scan(position, store.log_end.position, crc=False, reuse=True):
-        if isinstance(item, Batch) and item.mark == Mark.NONE:
-            latest |= latest_with_unit(item)
+    for batch in records_from(store, position):
+        latest |= latest_with_unit(batch)
     ended = frozenset(queue for queue in latest if queue in ends and not store.has_batch_queues(queue[0]))
     for queue in ended:
         stop = store.message_at(latest[queue]).queue_offset + 1
@@ -348,7 +347,7 @@ def _unread(
         try:
             queue = opened.enter_context(store.queues.open(topic, queue_id))
         except NotFound:
-            return _unread_batches(store.layout, topic, queue_id, starts)
+            return _unread_batches(store, topic, queue_id, starts)
         sizes = _bytes_from(queue.units(starts[0], end.max_offset), starts)
         found = {}
         for start, size in zip(starts, sizes, strict=True):
@@ -360,10 +359,9 @@ def _unread(
         return found
 
 
-def _unread_batches(layout: Layout, topic: str, queue_id: int, starts: list[int]) -> dict[int, Backlog]:
+def _unread_batches(store: StoreReader, topic: str, queue_id: int, starts: list[int]) -> dict[int, Backlog]:
     """For a batch queue; a partly consumed batch counts completely."""
-    path = layout.root / BATCH_CONSUME_QUEUE / topic / str(queue_id)
-    with BatchConsumeQueue(topic, queue_id, stream_of(layout, path)) as queue:
+    with open_batch_queue(store, topic, queue_id) as queue:
         batches = [queue.find(start) for start in starts]
         numbers = [batch.number if batch is not None else queue.stop for batch in batches]
         sizes = _bytes_from(queue.units(numbers[0], queue.stop), numbers)

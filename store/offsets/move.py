@@ -30,8 +30,6 @@ from ..disk.files import Edit
 from ..disk.layout import CONFIG, Layout
 from ..errors import InvalidInput, NotFound, Refused, Unclean, Unreadable, did_you_mean
 from ..findings.next_commands import proposed
-from ..log.batch import Batch
-from ..log.message import Mark
 from ..plan.plan import Plan
 from ..put.tail import latest_with_unit
 from ..queues.read import QueueSummary, first_at
@@ -43,7 +41,7 @@ from ..search.store import StoreReader
 from ..settings.read import FILES
 from ..settings.rocksdb import POSITIONS, SECOND, SEPARATE, SINGLE, counter_of, keeps_databases, stand_ins
 from ..start.config_load import DELAYS, LMQ_OFFSETS, OFFSETS, LoadAction, config_rules, load_table
-from .lag import Ends, Queue, behind_log, queue_ends
+from .lag import Ends, Queue, behind_log, queue_ends, records_from
 from .positions import (
     CONSUMED,
     DELAYED,
@@ -359,10 +357,8 @@ def _check_ahead(store: StoreReader, moves: Iterable[Move], ends: Ends) -> None:
         return
     reached = {queue: ends[queue].end_position or 0 for queue in ahead}
     end = store.log_end.position
-    for item in store.log.scan(max(min(reached.values()), end - _LOOK_BACK_BYTES), end, crc=False, reuse=True):
-        if not isinstance(item, Batch) or item.mark != Mark.NONE:
-            continue
-        for queue, position in latest_with_unit(item).items():
+    for batch in records_from(store, max(min(reached.values()), end - _LOOK_BACK_BYTES)):
+        for queue, position in latest_with_unit(batch).items():
             if position >= reached.get(queue, end):
                 place = f"the queue {queue[0]}/{queue[1]}"
                 raise _unclean(store.layout, f"{place} is behind the log: its end is not known", position)
