@@ -337,9 +337,7 @@ class ConsumeQueues:
             return []
         return list(queues_of_topic(topic, os.path.join(root, topic)))  # noqa: PTH118
 
-    def summaries(
-        self, log_start: int = 0, log_end: int | None = None, *, broker_4: bool = False
-    ) -> list[QueueSummary]:
+    def summaries(self, log_start: int = 0, log_end: int | None = None) -> list[QueueSummary]:
         """What each queue holds, sorted by topic and queue id; see `ConsumeQueue.summary`.
 
         Takes a few system calls per queue and reads no large file whole.
@@ -347,7 +345,7 @@ class ConsumeQueues:
         found = []
         for each in self:
             with self._listed(each) as queue:
-                found.append(queue.summary(log_start, log_end, broker_4=broker_4))
+                found.append(queue.summary(log_start, log_end))
         return found
 
     def _listed(self, each: QueueDirectory) -> ConsumeQueue:

@@ -417,15 +417,11 @@ _LOW = (1 << 32) - 1
 
 
 class QueueMessages(NamedTuple):
-    """Messages of a window: number of their queue, queue offset, and row of their record.
-
-    named: whether some record names further queues.
-    """
+    """Messages of a window: number of their queue, queue offset, and row of their record."""
 
     queue: Numbers
     offset: Ints
     record: Ints | slice
-    named: bool = False
 
 
 class QueueNumbers:

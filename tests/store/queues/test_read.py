@@ -55,9 +55,11 @@ def make(root: Path, files: dict[int, bytes], size_units: int = 10) -> ConsumeQu
 def test_summaries_are_what_the_broker_says(name: str, store: Callable[[str], Path]) -> None:
     known = truth(name)
     loaded = known["load"]["after_load"]
-    found = ConsumeQueues(Layout.open(store(name))).summaries(
-        loaded["min_phy_offset"], loaded["max_phy_offset"], broker_4=known["broker_version"].startswith("4.")
-    )
+    queues, broker_4 = ConsumeQueues(Layout.open(store(name))), known["broker_version"].startswith("4.")
+    found = [
+        queue.summary(loaded["min_phy_offset"], loaded["max_phy_offset"], broker_4=broker_4)
+        for queue in (queues.open(each.topic, each.queue_id) for each in queues)
+    ]
     # An LMQ with "/" in its name: the broker answers for it, but keeps (4.9) or makes (5.x) no
     # directory where a start would find it (spec 2.9, B12).
     expected = {
