@@ -117,6 +117,13 @@ LITE_EXPIRATION = "lite.topic.expiration"
 """Minutes without messages after which a broker deletes an LMQ of a LITE topic; -1: never (5.5.1)."""
 
 
+def attribute_of(entry: Any, name: str) -> str | None:
+    """An attribute in a topic's entry, such as `queue.type`; None if it has none."""
+    attributes = entry.get("attributes") if isinstance(entry, dict) else None
+    value = attributes.get(name) if isinstance(attributes, dict) else None
+    return value if isinstance(value, str) else None
+
+
 class Topics:
     """The topics that a store's broker knows. Usage: `Topics.read`, `add`, `write`."""
 
@@ -179,10 +186,7 @@ class Topics:
 
     def attribute(self, topic: str, name: str) -> str | None:
         """An attribute of a topic, such as `queue.type`; None if it has none."""
-        entry = self._table.get(topic)
-        attributes = entry.get("attributes") if isinstance(entry, dict) else None
-        value = attributes.get(name) if isinstance(attributes, dict) else None
-        return value if isinstance(value, str) else None
+        return attribute_of(self._table.get(topic), name)
 
     def missing(self, highest_queue: Mapping[str, int]) -> dict[str, int]:
         """The topics in `highest_queue` without an entry, or with an entry of `add` that has too few queues for it."""

@@ -110,7 +110,6 @@ def with_open_repairs(
     return replace(verdict, recovered=found.recovered, to_renumber=shifted)
 
 
-_OTHER = "OTHER"
 EVERYTHING = Choice()
 
 
@@ -184,7 +183,7 @@ def unrepairable_of(
     for first in errors:
         if first.code in found:
             continue
-        texts = unrepairable_texts().get(first.code) or unrepairable_texts()[_OTHER]
+        texts = _texts_of(first.code)
         command = _by_hand(first, errors, verdict.to_renumber or (), layout, given)
         found[first.code] = Unrepairable(
             first.code,
@@ -207,7 +206,7 @@ def _by_hand(
     """Return the command for the first finding of a code. If it names a queue: a shifted queue that an error of this
     code names, or if no error of this code has a queue, any error. Without one, it is the finding's own.
     """
-    template = (unrepairable_texts().get(first.code) or unrepairable_texts()[_OTHER]).get("command", "")
+    template = _texts_of(first.code).get("command", "")
     if "{queue}" in template:
         mine = [error for error in errors if first.topic is None or error.code == first.code]
         named = (f for f in mine if f.topic is not None and str(QueueId(f.topic, f.queue_id or 0)) in shifted)
@@ -233,7 +232,11 @@ def asked_for(finding: Finding, choice: Choice) -> bool:
 
 def why_unrepairable(code: str) -> str:
     """Return why no repair corrects findings of this code."""
-    return (unrepairable_texts().get(code) or unrepairable_texts()[_OTHER])["why"]
+    return _texts_of(code)["why"]
+
+
+def _texts_of(code: str) -> dict[str, str]:
+    return unrepairable_texts().get(code) or unrepairable_texts()["OTHER"]
 
 
 @cache

@@ -22,7 +22,7 @@ from ...formats.hashing import utf8
 from ...formats.property_columns import find as find_property
 from ...formats.topics import FILE as TOPICS
 from ...formats.topics import TOPIC_CONFIG_TABLE
-from ..broker.topics import CLEANUP_POLICY, COMPACTED
+from ..broker.topics import CLEANUP_POLICY, COMPACTED, attribute_of
 from ..columns import rows_of
 from ..counted import counted
 from ..disk.file_queue import MappedFileQueue
@@ -467,10 +467,7 @@ def _policy(layout: Layout, topic: str) -> str | None:
     file = read_in_force(layout.config / TOPICS, "topics")
     if file is not None:
         table = file.value.get(TOPIC_CONFIG_TABLE)
-        entry = table.get(topic) if isinstance(table, dict) else None
-        attributes = entry.get("attributes") if isinstance(entry, dict) else None
-        value = attributes.get(CLEANUP_POLICY) if isinstance(attributes, dict) else None
-        return value if isinstance(value, str) else None
+        return attribute_of(table.get(topic) if isinstance(table, dict) else None, CLEANUP_POLICY)
     return COMPACTED if has_topic(layout.compaction_queues, topic) else None
 
 
