@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import partial, reduce
 from itertools import islice
 from typing import Any, Protocol, Self, TypeAlias
 
@@ -370,7 +370,7 @@ def _counted(
         yield from (count_part(ask, part, by, advance) for part in parts)
         return
     with ExitStack() as children:
-        waiting = ((part, children.enter_context(_forked(ask, part, by))) for part in parts)
+        waiting = ((part, children.enter_context(Forked(partial(count_part, ask, part, by)))) for part in parts)
         at_work = deque(islice(waiting, jobs))
         while at_work:
             part, child = at_work.popleft()
@@ -380,10 +380,6 @@ def _counted(
                 found = count_part(ask, part, by)
             advance(part.bytes)
             yield found
-
-
-def _forked(ask: ReadOptions, part: LogSplit, by: Sequence[str]) -> Forked[Counted]:
-    return Forked(lambda: count_part(ask, part, by))
 
 
 Reader: TypeAlias = pa.RecordBatchReader

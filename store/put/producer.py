@@ -285,18 +285,18 @@ def open_half(layout: Layout, name: str) -> Message:
     """
     from ..inspect.own_topics import topic_records
     from ..log.batch import messages
-    from ..search.store import StoreReader
+    from ..search.store import StoreReader, silent
 
     found = None
     done: set[int] = set()
     with StoreReader(layout) as store:
-        for batch in topic_records(store, HALF_TOPIC, _no_note):
+        for batch in topic_records(store, HALF_TOPIC, silent):
             for message in messages(batch):
                 if name in (message.unique_key, message.message_id):
                     found = message
         if found is None:
             raise NotFound(f"no half message {name}", path=layout.root)
-        for batch in topic_records(store, OP_TOPIC, _no_note):
+        for batch in topic_records(store, OP_TOPIC, silent):
             for message in messages(batch):
                 done |= offsets_in(message.stored_body)
     if found.queue_offset in done:
@@ -308,10 +308,6 @@ def open_half(layout: Layout, name: str) -> Message:
             hint=f"{proposed(layout, 'inspect', '--transactions')} says how",
         )
     return found
-
-
-def _no_note(text: str) -> None:
-    """Ignore a note: `inspect` reports units without a record."""
 
 
 class ProducerOptions(NamedTuple):

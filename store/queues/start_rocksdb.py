@@ -449,11 +449,10 @@ class DatabaseState:
         """Units from queue offset `first` on; zeros where there is none, or none can be read."""
         found = self.on_disk(queue, first, count)
         if queue in self._added:
-            numbers, units = self._added[queue].all()
-            begin, end = np.searchsorted(numbers, [first, first + count])
-            found[numbers[begin:end] - first] = units[begin:end]
+            layers = [self._added[queue].all()]
             if self.earlier_stay and self._added[queue].repeats:
-                numbers, units = self._earlier_of(queue)
+                layers.append(self._earlier_of(queue))
+            for numbers, units in layers:
                 begin, end = np.searchsorted(numbers, [first, first + count])
                 found[numbers[begin:end] - first] = units[begin:end]
         return found

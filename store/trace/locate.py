@@ -167,13 +167,10 @@ def _around(store: StoreReader, asked: TraceTarget, given: tuple[Message, str], 
         rows += [
             row
             for row in _records(store, key or message.keys[0], way, note)
-            if identity(row[0]) == identity(message) and not _same(row[0], message)
+            if identity(row[0]) == identity(message)
+            and (row[0].position != message.position or inner_number(row[0]) not in (-1, inner_number(message)))
         ]
     return families(rows, by, message)
-
-
-def _same(one: Message, other: Message) -> bool:
-    return one.position == other.position and inner_number(one) in (-1, inner_number(other))
 
 
 def _shape(text: str) -> str:

@@ -289,14 +289,10 @@ def _written_before(known: Known) -> Evidence | None:
         return None
     if message.store_timestamp <= written_ms + _CLOCK_SLACK_MS:
         return None
-    file, stored = (_time_text(time) for time in (written_ms, message.store_timestamp))
+    # np.datetime64 takes any number
+    file, stored = (f"{np.datetime64(time, 'ms')}+00:00" for time in (written_ms, message.store_timestamp))
     where = known.groups.offset_file(QueueId(message.topic, message.queue_id))
     return Evidence(f"the file was written at {file}, the message at {stored}", where)
-
-
-def _time_text(epoch_ms: int) -> str:
-    """Return a time in UTC, for any number."""
-    return f"{np.datetime64(epoch_ms, 'ms')}+00:00"
 
 
 def _doubt(known: Known, reached: int, before: int | None, offset: int) -> tuple[str, tuple[Evidence, ...]]:
