@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..store.disk import layout as places
 from ..store.disk.layout import Layout
-from ..store.errors import NotAStore, Unreadable, Unsupported
+from ..store.errors import Denied, NotAStore, Unreadable, Unsupported
 
 if TYPE_CHECKING:
     from ..store.disk.broker_conf import BrokerConfig
@@ -129,7 +129,7 @@ def _part(root: Path, path: Path, whole: Path, config: BrokerConfig) -> VerifyTa
 
     try:
         layout = Layout.open(root, config)
-    except (NotAStore, Unreadable):
+    except (Denied, NotAStore, Unreadable):
         return None
     logs, inside = layout.commit_log_directories, whole.relative_to(root).parts
     group = _GROUPS.get(inside[0].partition(".")[0])

@@ -74,7 +74,11 @@ class NotAStore(StoreError):
 
 
 class Unreadable(StoreError):
-    """No permission, an I/O error, a symlink loop, or contents that make no sense."""
+    """An I/O error, a symlink loop, or contents that make no sense."""
+
+
+class Denied(StoreError):
+    """No permission, which says nothing about the contents."""
 
 
 class InTheWay(Unreadable):
@@ -158,6 +162,8 @@ def from_os_error(error: OSError, path: str | PathLike[str], doing: str = "canno
             return InTheWay("not a directory but a file", path=in_the_way, hint=hint)
     if error.errno in FULL:
         return NoSpace.because(error, path, doing)
+    if isinstance(error, PermissionError):
+        return Denied.because(error, path, doing)
     found = Unreadable.because(error, path, doing)
     if error.errno == errno.EMFILE:
         found.hint = "raise the limit of open files (ulimit -n)"

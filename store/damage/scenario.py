@@ -21,7 +21,7 @@ from ..disk.file_queue import MappedFile, MappedFileQueue, is_directory, is_file
 from ..disk.files import Edit, Files, confine
 from ..disk.layout import JOURNAL
 from ..disk.lock import check_empty, new_directory
-from ..errors import NotFound, Refused, Unreadable, Unsupported, from_os_error, os_errors
+from ..errors import Denied, NotFound, Refused, Unreadable, Unsupported, from_os_error, os_errors
 from ..log.batch import good_records
 from ..search.store import StoreReader
 from ..settings.read import read_config_file
@@ -228,7 +228,7 @@ def copy_if(readable: bool, source: Path, target: Path, files: Files, told: Call
     """Copy a file. readable: return False if it cannot be read, and leave nothing of it. Raises as `copy_file`."""
     try:
         copy_file(source, target, files, told)
-    except Unreadable as error:
+    except (Denied, Unreadable) as error:
         if not readable or error.path != os.fspath(source):
             raise
         if target.exists():

@@ -22,7 +22,7 @@ from ..broker.snapshot import QueueId
 from ..broker.system_topics import LMQ_PREFIX, SCHEDULE_TOPIC, is_system_group
 from ..counted import counted
 from ..disk.layout import Layout
-from ..errors import StoreError, did_you_mean
+from ..errors import Missing, Unreadable, Unsupported, did_you_mean
 from ..search.selection import matches
 from ..settings.parse import is_int
 from ..settings.read import FILES, ConfigFile, config_files, read_config_file
@@ -178,7 +178,7 @@ def entries_of_database(path: Path, tables: Iterable[str] = TABLES) -> StoredPos
     wanted = frozenset(tables)
     try:
         rows = rows_of(path, OFFSETS)
-    except StoreError as error:
+    except (Missing, Unreadable, Unsupported) as error:
         return StoredPositions(path, [], [error.message])
     named = [(_MEMBERS.get((row["type"], row.get("table", "")), ""), row) for row in rows]
     found = [_position(name, row, path.name) for name, row in named if name in wanted]

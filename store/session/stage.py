@@ -27,7 +27,7 @@ from ..disk.files import JOURNAL_IS_IN, UNDONE, Edit, Files, linked_queues, remo
 from ..disk.layout import JOURNAL as JOURNAL_FOLDER
 from ..disk.layout import Layout
 from ..disk.lock import LockState
-from ..errors import NoSpace, Refused, Unreadable, os_errors
+from ..errors import Denied, NoSpace, Refused, Unreadable, os_errors
 from ..index.compare import IndexFix
 from ..index.read import sizes_of
 from ..index.write import IndexWriter
@@ -265,7 +265,7 @@ class _Stager:
 
     def _check_allowed(self, path: Path, *, in_place: bool) -> None:
         """Check that this user may make the change: a refusal half-way would leave a store that cannot start. Raises
-        Unreadable.
+        Denied, Unreadable.
         """
         if in_place:
             self.files.open(path).close()
@@ -274,7 +274,7 @@ class _Stager:
             return
         existing = next(p for p in path.parents if p.exists())
         if not os.access(existing, os.W_OK | os.X_OK):
-            raise Unreadable("cannot write (Permission denied)", path=existing)
+            raise Denied("cannot write (Permission denied)", path=existing)
 
     def folder_for(self, path: Path) -> Path:
         """Return the session's folder on the file system of a file: a rename must stay inside one file system."""

@@ -19,7 +19,7 @@ from ..disk.byte_reader import pieces
 from ..disk.files import UNDONE, Files, noted_journal, remove_tree, sessions, write_new
 from ..disk.layout import JOURNAL as SESSIONS
 from ..disk.layout import ROCKSDB_CURRENT, Layout
-from ..errors import InvalidInput, Missing, NotFound, Refused, StoreError, Unreadable
+from ..errors import Denied, InvalidInput, Missing, NotFound, Refused, StoreError, Unreadable
 from ..findings.next_commands import proposed
 from .apply import alone, check_journal_place, check_places, is_left_behind, listing, refuse_in_use, restore_times
 from .journal import (
@@ -404,11 +404,8 @@ def _undo_step(journal: Journal, step: Step, files: Files, *, restore: bool) -> 
 
 def _restore_times(step: Step, path: Path, files: Files) -> None:
     """Restore the times of a file, unless it belongs to another user: the bytes are worth more than a time."""
-    try:
+    with suppress(Denied):
         restore_times(step, path, files)
-    except StoreError as error:
-        if not isinstance(error.__cause__, PermissionError):
-            raise
 
 
 def _rename(source: Path, target: Path, files: Files) -> None:

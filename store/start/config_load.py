@@ -25,7 +25,7 @@ from ...formats.subscription_group import SUBSCRIPTION_GROUP_TABLE
 from ...formats.topics import TOPIC_CONFIG_TABLE, TOPIC_FILTER_TYPE
 from ..broker.profiles import Profile
 from ..disk.layout import Layout, was_rocksdb
-from ..errors import Missing, StoreError, Unsupported
+from ..errors import Missing, StoreError, Unreadable, Unsupported
 from ..queues.rocksdb import is_rocksdb
 from ..settings.generation import databases_are_newer
 from ..settings.parse import TOO_DEEP, Grammar, ParsedConfig, misfits, parse
@@ -540,7 +540,7 @@ def _not_read(layout: Layout, name: str, rules: ConfigRules) -> LoadedConfig | N
     try:
         positions = rows_of(path, name) if name == OFFSETS else []
         kept = table_of(path, name) if path.name != SECOND else _content(name, positions)
-    except StoreError:
+    except (Missing, Unreadable, Unsupported):
         kept = {}
     loaded = loaded._replace(newer=replace(_NO_FILE, value=kept))
     if older:  # beside a whole file and the RocksDB, the .bak proves nothing
@@ -559,7 +559,7 @@ def _load_rows(name: str, path: Path) -> LoadedConfig:
         rows = rows_of(path, name)
     except Unsupported:
         return LoadedConfig(name, LoadAction.LOADS, _UNSEEN, _NO_FILE)
-    except StoreError as error:
+    except (Missing, Unreadable) as error:
         return _refused(name, f"the RocksDB {path.name} cannot be opened: {error.message}")
     if name == GROUPS and path.name == SECOND and not _groups(rows):
         # groups that a broker made by itself are not stored there (store 5.5.1-config-v2)

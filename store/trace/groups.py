@@ -24,7 +24,7 @@ from ..broker.profiles import profile_of
 from ..broker.snapshot import QueueId
 from ..broker.system_topics import is_system_group
 from ..disk.layout import Layout
-from ..errors import InvalidInput, Missing, StoreError
+from ..errors import InvalidInput, Missing, StoreError, Unreadable, Unsupported
 from ..log.message import Message
 from ..offsets.positions import PULLED, positions_of
 from ..queues.filter_bits import SQL92, ConsumerFilter, consumer_filters, read_filters
@@ -179,7 +179,7 @@ def _rows(layout: Layout, name: str, note: Note) -> list[Row] | None:
     if directory is not None:
         try:
             return rows_of(directory, name)
-        except StoreError as error:
+        except (Missing, Unreadable, Unsupported) as error:
             note(f"config/{directory.name}: {error.message}")
             return None
     for path in (layout.config / name, layout.config / (name + BACKUP)):

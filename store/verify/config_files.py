@@ -26,7 +26,7 @@ from ..broker.system_topics import HALF_TOPIC, OP_TOPIC, is_system_topic
 from ..counted import counted, listed
 from ..disk.files import is_of_session
 from ..disk.layout import Layout
-from ..errors import StoreError, Unsupported
+from ..errors import Missing, StoreError, Unreadable, Unsupported
 from ..findings.catalogue import Severity
 from ..queues.rocksdb import RocksDb, is_rocksdb
 from ..queues.rocksdb_copy import database_loss
@@ -116,7 +116,7 @@ class ConfigTables:
                     for entry in read_entries(database):
                         for record in entry.records:
                             self.rows[record["type"]].append(TableEntry(os.fspath(path), record))
-            except StoreError as error:
+            except (Missing, Unreadable, Unsupported) as error:
                 self.problems[path.name] = error
 
 

@@ -10,7 +10,7 @@ from unittest.mock import Mock
 import pytest
 
 from mqstore.store import errors
-from mqstore.store.errors import Missing, NoSpace, StoreError, Unreadable, from_os_error
+from mqstore.store.errors import Denied, Missing, NoSpace, StoreError, Unreadable, from_os_error
 
 
 def test_says_what_where_and_what_to_do() -> None:
@@ -39,7 +39,7 @@ def test_is_one_line_whatever_the_path_holds() -> None:
         (errno.ENOENT, Missing),
         (errno.ENOSPC, NoSpace),
         (errno.EDQUOT, NoSpace),
-        (errno.EACCES, Unreadable),
+        (errno.EACCES, Denied),
         (errno.EIO, Unreadable),
         (errno.ELOOP, Unreadable),
     ],

@@ -20,7 +20,7 @@ from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.files import SESSION_JOURNAL, Files, has_log_changed_by_session, sessions
 from mqstore.store.disk.layout import BARRIER_PREFIX, JOURNAL, Layout
 from mqstore.store.disk.lock import StoreLock
-from mqstore.store.errors import InUse, NoSpace, Refused, StoreError, Unreadable
+from mqstore.store.errors import Denied, InUse, NoSpace, Refused, StoreError
 from mqstore.store.recover.recovery import analyze
 from mqstore.store.search.store import StoreReader
 from mqstore.store.session.apply import alone, apply
@@ -198,7 +198,7 @@ def test_a_failure_before_the_journal_leaves_the_store_as_it_was(root: Path, tmp
     assert after == before
 
 
-class Denied(Files):
+class Forbidden(Files):
     """Another user's store: a file in it is not ours to write."""
 
     def __init__(self, name: str) -> None:
@@ -212,7 +212,7 @@ class Denied(Files):
 def check_nothing_was_begun(root: Path, files: Files, place: str) -> None:
     """Refused before the first change: a half-done recovery could not be undone either."""
     before = content(root)
-    with pytest.raises(Unreadable, match=place):
+    with pytest.raises(Denied, match=place):
         recover(root, CONFIG, VERSION, files)
     layout = Layout.open(root, CONFIG)
     assert unfinished(layout.root, layout.journal) is None
@@ -224,7 +224,7 @@ def check_nothing_was_begun(root: Path, files: Files, place: str) -> None:
 
 @pytest.mark.parametrize("name", ["checkpoint", f"{8192 * 4:020d}"])
 def test_a_file_that_may_not_be_written(root: Path, name: str) -> None:
-    check_nothing_was_begun(root, Denied(name), name)
+    check_nothing_was_begun(root, Forbidden(name), name)
 
 
 def test_a_directory_that_may_not_be_written(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
