@@ -14,7 +14,7 @@ from .record_types import columns_of
 from .terminal import page_of, time_text
 
 if TYPE_CHECKING:
-    from ..store.offsets.expiry import Disk
+    from ..store.offsets.expiry import Disk, Forecast
 
 _FILES = 10
 """Files and groups of a store that are listed without --verbose."""
@@ -83,7 +83,7 @@ def print_expiry(stores: list[str], expiring: ExpiryOptions, common: Common) -> 
         with StoreReader(root, common.config()) as store:
             found = forecast(store, disk, now_ms, until_ms, last_ms)
             losses = losing(store, found.going)
-            notes = [*found.rules.notes, *losses.notes]
+            notes = [*found.rules.notes, *_of_the_future(found, common.utc), *losses.notes]
             lacks: list[str] = []
             waiting = undelivered(store, found.going, now_ms, notes.append, lacks.append)
         groups = losses.rows
@@ -110,6 +110,17 @@ def print_expiry(stores: list[str], expiring: ExpiryOptions, common: Common) -> 
     with common.open_output() as output:
         output.records(shown, text=text, columns=columns)
     raise Exit(ExitCode.NO if bad else ExitCode.DONE)
+
+
+def _of_the_future(found: Forecast, utc: bool) -> Iterator[str]:
+    """Say which files have no age yet: a clock was wrong, or a tool wrote other times."""
+    if found.ahead:
+        first, last = Path(found.ahead[0].path).name, time_text(max(one.changed_ms for one in found.ahead), utc)
+        files = counted(len(found.ahead), "file has", "files have", form=",")
+        yield (
+            f"{files} a modification time in the future, {first} first, up to {last}: a broker counts their age from"
+            " then on, and keeps what is behind them as long; touch gives them another time"
+        )
 
 
 def _expanded(words: list[str]) -> list[str]:

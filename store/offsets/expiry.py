@@ -10,6 +10,7 @@ grow as in its last hours; the space for queues and index grows and shrinks with
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -189,12 +190,15 @@ def disk_of(layout: Layout) -> Disk:
 
 
 class LogFile(NamedTuple):
-    """A file of the log. changed_ms: of its last change, or for a file not yet written when it will be full."""
+    """A file of the log. changed_ms: of its last change. full_ms: when it will be full, 0 if it is; then its last
+    change is.
+    """
 
     path: str
     start: int
     size: int
     changed_ms: int
+    full_ms: int = 0
 
 
 class ExpiringFile(NamedTuple):
@@ -208,8 +212,8 @@ class ExpiringFile(NamedTuple):
 
     @property
     def kept_ms(self) -> int:
-        """How long after its last change it is deleted."""
-        return self.goes_ms - self.file.changed_ms
+        """How long after its last change it is deleted; 0 if its time is later."""
+        return max(0, self.goes_ms - self.file.changed_ms)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -228,8 +232,9 @@ class ExpiringFile(NamedTuple):
 class Forecast:
     """The future of a log. going: existing files deleted before `until_ms`, oldest first. kept_ms: least age of one.
 
-    rate: bytes of log per ms. factor: bytes of disk per byte of log. over_ms, forced_ms, refuses_ms, full_ms: when the
-    disk exceeds the ratios of the rules, and is full; None: not before `until_ms`.
+    rate: bytes of log per ms. factor: bytes of disk per byte of log. ahead: files with a time in the future. over_ms,
+    forced_ms, refuses_ms, full_ms: when the disk exceeds the ratios of the rules, and is full; None: not before
+    `until_ms`.
     """
 
     rules: ExpiryRules
@@ -240,6 +245,7 @@ class Forecast:
     factor: float
     rate_since_ms: int | None
     going: list[ExpiringFile] = field(default_factory=list)
+    ahead: list[LogFile] = field(default_factory=list)
     over_ms: int | None = None
     forced_ms: int | None = None
     refuses_ms: int | None = None
@@ -284,6 +290,8 @@ def forecast(store: StoreReader, disk: Disk | None, now_ms: int, until_ms: int, 
     log_bytes = max(1, store.log_end.position - store.log_files.start)
     factor = 1 + _derived_bytes(store) / log_bytes
     found = Forecast(rules, disk, now_ms, until_ms, rate, factor, since)
+    clock_ms = max(now_ms, time.time_ns() // 1_000_000)  # a forecast may begin in the past
+    found.ahead = [file for file in files if file.changed_ms > clock_ms + HOUR_MS]
     _simulate(found, files, store.log_end.position)
     return found
 
@@ -344,8 +352,8 @@ def _simulate(found: Forecast, files: list[LogFile], log_end: int) -> None:
         going = ExpiringFile(file, due_ms, int(stop), event[1], found.now_ms)
         if file.path:
             found.going.append(going)
-        kept = found.kept_ms
-        found.kept_ms = going.kept_ms if kept is None else min(kept, going.kept_ms)
+        if file not in found.ahead:
+            found.kept_ms = going.kept_ms if found.kept_ms is None else min(found.kept_ms, going.kept_ms)
     _note_levels(found, now, float(found.until_ms), used, grows)
 
 
@@ -359,7 +367,7 @@ def _files_to_come(found: Forecast, files: list[LogFile], log_end: int) -> Itera
         return
     full_ms = found.now_ms + (last.start + last.size - log_end) / found.rate
     while full_ms <= found.until_ms:
-        yield last._replace(changed_ms=int(full_ms))
+        yield last._replace(changed_ms=int(full_ms), full_ms=int(full_ms))
         last = last._replace(path="", start=last.start + last.size)
         full_ms += last.size / found.rate
 
@@ -367,7 +375,7 @@ def _files_to_come(found: Forecast, files: list[LogFile], log_end: int) -> Itera
 def _next_deletion(found: Forecast, file: LogFile, now: float, used: float, grows: float) -> tuple[float, Why]:
     """When the oldest file is deleted, and why."""
     rules = found.rules
-    earliest = max(now, float(file.changed_ms))
+    earliest = max(now, float(file.full_ms))
     old = max(earliest, float(file.changed_ms + rules.reserved_ms))
     ways = [(_in_hours(old, rules.hours), Why.TIME)]
     if rules.failing_hour is None:

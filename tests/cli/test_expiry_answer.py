@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -88,3 +89,11 @@ def test_what_the_timer_files_do_not_show_is_said(tmp_path: Path) -> None:
     told = run_here(["stats", str(root), "--expires", *words])
     why = "the timer has still to read 12 messages: it is not known which timed messages go undelivered"
     assert (told.code, why in told.stderr, "timed messages deleted undelivered" in told.stdout) == (1, True, True)
+
+
+def test_files_with_a_time_in_the_future_are_told(tmp_path: Path) -> None:
+    root = unpack("4.9.7-expired", tmp_path)
+    first = min((root / "commitlog").iterdir())
+    os.utime(first, (4e9, 4e9))
+    told = run_here(["stats", str(root), "--expires", "--utc", "--disk-size", "1T", "--disk-used", "1G"]).stderr
+    assert f"1 file has a modification time in the future, {first.name} first, up to 2096-10-02T07:06:40" in told

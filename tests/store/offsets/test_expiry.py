@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -182,6 +183,22 @@ def test_of_a_store(tmp_path: Path) -> None:
         assert found.rate * 92_388 == pytest.approx(log, rel=0.01)
     assert [one.why for one in found.going] == [Why.TIME] * 4
     assert disk_of(Layout.open(root)).total_bytes > 0
+
+
+def test_a_file_with_a_time_in_the_future_keeps_all_behind_it(tmp_path: Path) -> None:
+    """A broker stops at the first file that is not old enough; only a disk that is nearly full makes it go on."""
+    root = unpack("4.9.7-expired", tmp_path)
+    first, *others = sorted((root / "commitlog").iterdir())
+    now_ms, later_ms = time.time_ns() // 1_000_000, 2 * NOW
+    os.utime(first, (later_ms / 1000, later_ms / 1000))
+    for path in others:
+        os.utime(path, (1, 1))
+    with StoreReader(root) as store:
+        found = forecast(store, Disk(1 << 40, 1 << 30), now_ms, now_ms + 24 * HOUR_MS, HOUR_MS)
+        assert [one.path for one in found.ahead] == [str(first)] and not found.going
+        found = forecast(store, Disk(1 << 30, 1 << 30), now_ms, now_ms + HOUR_MS, HOUR_MS)
+    gone = found.going[0]
+    assert (gone.file.path, gone.why, gone.goes_ms, gone.kept_ms) == (str(first), Why.FORCED, now_ms, 0)
 
 
 def test_a_log_without_queues_tells_its_rate(tmp_path: Path) -> None:
