@@ -382,4 +382,7 @@ def _next(seen: JudgedRecovery, given: Given) -> list[str]:
     return [f"Next: mqstore explain {seen.verdict.serious[0].code}", *looks]
 
 
-_OTHER_NUMBERS = "Some units have other queue offsets than their messages; consumers already use those of the units."
+_OTHER_NUMBERS = (
+    "Some units have other queue offsets than their messages: push consumers go by those of the messages, "
+    "pull consumers and POP by those of the units."
+)

@@ -22,7 +22,7 @@ from ..disk.workers import beside
 from ..errors import Missing, Refused, StoreError
 from ..findings.catalogue import Severity, group_of
 from ..findings.findings import Finding
-from ..findings.next_commands import CUT
+from ..findings.next_commands import CUT, QUEUE
 from ..log.commit_log import Batch, Extent
 from ..session.journal import HalfStore, InterruptedChange, left_over
 from ..settings.generation import generation_of
@@ -232,6 +232,9 @@ def _of_prediction(layout: Layout, worst: Prediction, repair: str | None) -> Ite
             repair = ""
         if all(share.reason == UNSERVED for share in worst.invisible):
             text, repair = f"{text}: {UNSERVED}", "compaction"
+        shifted = {share.queue for share in worst.invisible if share.reason.startswith(IN_FRONT)}
+        if shifted and all(share.queue in shifted for share in worst.invisible):
+            repair = QUEUE  # no recovery: one that names the queues gives their units other queue offsets
         yield Finding.of("I-182", root, text, count=hidden, repair=repair)
     timers = worst.timers
     if timers is not None and (text := timers.unfired_text):

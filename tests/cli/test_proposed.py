@@ -319,6 +319,10 @@ def test_of_a_shifted_queue_the_command_that_helps_is_the_next_one(work: Path) -
     for command in ("recover", "repair"):
         answer = json.loads(run_here([command, str(root), *options, "--format", "json"]).stdout)
         assert answer["next"][0].startswith(f"mqstore repair {root} --queue alarms/0 --apply")
+    assert run_here(["recover", str(root), *options, "--apply", "--yes"]).code == 1
+    rows = json.loads(run_here(["verify", str(root), *options, "--format", "json"]).stdout)
+    told = {row.get("code"): row.get("repair") for row in rows}
+    assert told["I-182"] == told["I-064"] == answer["next"][0]
     assert run_here([*shlex.split(answer["next"][0])[1:], "--yes"]).code == 0
     assert run_here(["verify", str(root), *options]).code == 0
 
