@@ -32,7 +32,7 @@ from ..log.batch import DAMAGED, ItemObserver, TailHistory, dispatched_messages,
 from ..log.commit_log import Batch, CommitLog, Extent
 from ..log.message import Mark, tombstones
 from ..log.window import NOTING_HASHES
-from ..queues.units import Units, is_pre_fill, is_valid
+from ..queues.units import LARGEST_OFFSET, Units, is_pre_fill, is_valid
 
 if TYPE_CHECKING:
     from ..queues.start_rocksdb import StartedQueue
@@ -144,23 +144,23 @@ class Tally:
         if len(messages):
             times, offsets = messages.store_timestamp, messages.offset
             ends = (int(times.min()), int(times.max()), int(offsets.min()), int((offsets + messages.number).max()) - 1)
-            self._take(Share(messages.queue, reason, messages.count(), int(messages.size.sum()), *ends))
+            self.take(Share(messages.queue, reason, messages.count(), int(messages.size.sum()), *ends))
 
     def add_stretch(self, queue: QueueId, stretch: QueueRange) -> None:
         """Count messages of a queue that are in order."""
         times = (stretch.first_timestamp, stretch.last_timestamp)
-        self._take(Share(queue, "", stretch.messages, stretch.bytes, *times, stretch.first, stretch.next - 1))
+        self.take(Share(queue, "", stretch.messages, stretch.bytes, *times, stretch.first, stretch.next - 1))
 
     def add_without_record(self, queue: QueueId, messages: int, time: int, offset: int) -> None:
-        self._take(Share(queue, "", messages, 0, time, time, offset, offset))
+        self.take(Share(queue, "", messages, 0, time, time, offset, offset))
 
     def with_those_of(self, other: Tally) -> Tally:
         both = Tally(dict(self.shares))
         for share in other.shares.values():
-            both._take(share)
+            both.take(share)
         return both
 
-    def _take(self, share: Share) -> None:
+    def take(self, share: Share) -> None:
         key = share.queue, share.reason
         self.shares[key] = self.shares[key].plus(share) if key in self.shares else share
 
@@ -191,6 +191,7 @@ class Tally:
 NO_UNIT = "no unit in the queue"
 MISPLACED = "another message at its queue offset"
 IN_FRONT = "only at a lower queue offset"
+BEHIND_HOLE = "behind a queue offset without a unit, which no pull passes"
 HIDDEN = "below the queue's min offset"
 UNSERVED = "not in the log of the compaction topic"
 UNUSABLE = "unusable properties"
@@ -487,6 +488,8 @@ class Readability(LogObserver):
     without_first: int = 0
     lost: Tally = field(default_factory=Tally)
     invisible: Tally = field(default_factory=Tally)
+    #: The first queue offset of queues in a RocksDB that a pull cannot pass.
+    _holes: dict[QueueId, int] = field(default_factory=dict)
     #: Both are called with messages that are lost.
     on_lost: Callable[[Messages], None] | None = None
     on_lost_run: Callable[[VerifiedRun, Mapping[QueueId, QueueRange]], None] | None = None
@@ -495,7 +498,7 @@ class Readability(LogObserver):
         """Count from the beginning again."""
         self.readable = self.total = self.damaged = self.damaged_bytes = self.dead = 0
         self.tombstones = self.without_first = 0
-        self.lost, self.invisible = Tally(), Tally()
+        self.lost, self.invisible, self._holes = Tally(), Tally(), {}
 
     def extent(self, extent: Extent) -> None:
         """Count damaged and missing bytes between records."""
@@ -522,7 +525,7 @@ class Readability(LogObserver):
     def _shows(self, name: QueueId, run: VerifiedRun) -> bool:
         """Return whether the queue has the units of a run's messages, those on disk or those that were made."""
         queue, queue_range = self.queues.get(name), run.queues[name]
-        if queue is None or self._is_compacted(name) or queue_range.first < queue.min_offset:
+        if queue is None or self._is_compacted(name) or queue_range.first < queue.min_offset or name in self._holes:
             return False
         if name not in run.units:
             return queue.shows_disk(queue_range.first, queue_range.next)
@@ -573,14 +576,19 @@ class Readability(LogObserver):
             unserved = readable & self.compacted.unserved(messages)
             self.invisible.add(messages.take(unserved), UNSERVED)
             readable &= ~unserved
+        in_front = elsewhere < 0  # groups may be past it
+        absent = ~right & ~in_front & (kinds == DifferenceKind.NOTHING)
+        if (hole := queue.hole_at(messages.offset[absent])) is not None:
+            self._holes.setdefault(messages.queue, hole)
+        behind = readable & (messages.offset > self._holes.get(messages.queue, LARGEST_OFFSET))
+        readable &= ~behind
         self.readable += messages.count(readable)
         if readable.all():
             return
-        in_front = elsewhere < 0  # groups may be past it
-        absent = ~right & ~in_front & (kinds == DifferenceKind.NOTHING)
         self.without_first += messages.count((absent | hidden) & (messages.position == 0))
         rest = ~right & ~in_front & ~absent
-        for rows, reason in ((hidden, HIDDEN), (absent, NO_UNIT), (in_front, IN_FRONT), (rest, MISPLACED)):
+        apart = {HIDDEN: hidden, NO_UNIT: absent, IN_FRONT: in_front, MISPLACED: rest, BEHIND_HOLE: behind}
+        for reason, rows in apart.items():
             self.invisible.add(messages.take(rows), reason)
 
     def _in_log(self, begins: Ints, ends: Ints) -> Flags:
@@ -589,5 +597,4 @@ class Readability(LogObserver):
             return np.zeros(len(begins), np.bool_)
         starts, stops = np.array(sorted(self.ranges), np.int64).T
         at = np.searchsorted(starts, begins, side="right") - 1
-        kept: Flags = (at >= 0) & (ends <= stops[at])
-        return kept
+        return np.asarray((at >= 0) & (ends <= stops[at]), np.bool_)

@@ -262,6 +262,10 @@ class QueueState:
         """minOffsetInQueue."""
         return self.min_logic // self.dtype.itemsize
 
+    def hole_at(self, _absent: Ints) -> int | None:
+        """None: a pull goes on behind a hole."""
+        return None
+
     def _max_physical_of(self, unit: np.void) -> int:
         reach = int(unit["physical_offset"]) + (int(unit["size"]) if self.rules.reaches_end else 0)
         return reach if reach < _JAVA_LONG_END else reach - 2 * _JAVA_LONG_END

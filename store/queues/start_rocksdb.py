@@ -466,8 +466,7 @@ class DatabaseState:
         numbers, units = self._added[queue].all()
         begin, end = np.searchsorted(numbers, [first, behind])
         below = gather(partial(self.on_disk, queue), numbers[begin:end], UNIT_DTYPE)
-        same = (below[name] == units[name][begin:end] for name in ("physical_offset", "size"))
-        return all(bool(each.all()) for each in same)
+        return all(bool((below[name] == units[name][begin:end]).all()) for name in ("physical_offset", "size"))
 
     def on_disk(self, queue: QueueId, first: int, count: int) -> Units:
         """Units of the database itself from queue offset `first` on; zeros as in `read`."""
@@ -546,15 +545,17 @@ class DatabaseQueue:
         self.state.first_min_offset(self.queue)
         end = 0 if self.queue in self.state.throwing else self.max_offset
         found = self.units_at(offsets)
-        inside: Flags = (offsets >= 0) & (offsets < end)
-        if not self.state.looks_ahead:
-            found[~inside] = 0
-            return found
-        has_next = inside & (offsets + 1 < end)
-        next_units = self.units_at(offsets + 1)
-        stuck = has_next & (next_units["size"] == 0) & (next_units["physical_offset"] == 0)
-        found[~inside | stuck] = 0
+        fails: Flags = (offsets < 0) | (offsets >= end)
+        if self.state.looks_ahead:
+            after = self.units_at(offsets + 1)
+            fails |= (offsets + 1 < end) & (after["size"] == 0) & (after["physical_offset"] == 0)
+        found[fails] = 0
         return found
+
+    def hole_at(self, absent: Ints) -> int | None:
+        """The first of these queue offsets that no pull passes: it throws, or begins at 0 again (B41)."""
+        inside = absent[(absent >= self.min_offset) & (absent < self.max_offset)]
+        return min(inside.tolist(), default=None)
 
     def units_at(self, numbers: Ints) -> Units:
         """Units by their queue offsets, zeros where there is none."""

@@ -29,7 +29,7 @@ from ...formats.hashing import java_integer
 from ...formats.message_properties import TIMER_DEL_UNIQKEY, TIMER_OUT_MS, parse
 from ...formats.pop import REVIVE_TOPIC
 from ...formats.timer_log import UNIT, UNIT_BYTES
-from ..audit.messages import HIDDEN, MISPLACED, NO_UNIT, UNSERVED, Share, Tally
+from ..audit.messages import BEHIND_HOLE, HIDDEN, MISPLACED, NO_UNIT, UNSERVED, Share, Tally
 from ..broker.profiles import MinOffset, Profile, ReputStart, TimerRules
 from ..broker.snapshot import QueueId
 from ..counted import counted
@@ -92,11 +92,11 @@ def with_bugs(outcome: Outcome, invisible: Tally) -> Tally:
         reason = share.reason
         if share.queue.topic in unserved:
             reason = WITHOUT_COMPACTION_LOG
-        elif reason == NO_UNIT and share.queue.topic in outcome.stores.batches:
+        elif reason in (NO_UNIT, BEHIND_HOLE) and share.queue.topic in outcome.stores.batches:
             reason = BETWEEN_BATCHES
         elif bug := judge.bug_of(share):
             reason = f"{reason} ({bug}: {bugs()[bug].words})"
-        named.shares[share.queue, reason] = replace(share, reason=reason)
+        named.take(replace(share, reason=reason))
     return named
 
 

@@ -204,7 +204,7 @@ def unfinished_change(root: str | Path, left: InterruptedChange | HalfStore | No
 
 def _of_prediction(layout: Layout, worst: Prediction, repair: str | None) -> Iterator[Finding]:
     """Yield findings. repair: of what is lost, or keeps a broker from its start; "" if no change of files is one."""
-    from ..audit.messages import IN_FRONT, UNSERVED
+    from ..audit.messages import BEHIND_HOLE, IN_FRONT, UNSERVED
     from ..recover.broker_bugs import BETWEEN_BATCHES, MADE_AGAIN, WITHOUT_COMPACTION_LOG
 
     root, broker = layout.root, f"a broker {worst.broker_version}"
@@ -224,7 +224,8 @@ def _of_prediction(layout: Layout, worst: Prediction, repair: str | None) -> Ite
             WITHOUT_COMPACTION_LOG: "with enableCompaction=false they are served like others",
             BETWEEN_BATCHES: "the topic needs queues in files (repair --queues --as files)",
         }
-        for reason, way in {**ways, IN_FRONT: "groups that are past it miss them"}.items():
+        groups = {IN_FRONT: "groups that are past it miss them", BEHIND_HOLE: "groups that are past it get them"}
+        for reason, way in {**ways, **groups}.items():
             if count := sum(share.messages for share in worst.invisible if share.reason.startswith(reason)):
                 part = "these" if count == hidden else f"{count:,} of these"
                 text += f": {part} are {reason}; {way}"

@@ -26,6 +26,7 @@ from mqstore.store.start.simulate import all_outcomes
 from tests.damage import Victim
 from tests.database_mishaps import DatabaseMishap
 from tests.mishaps import Mishap
+from tests.rocks_cases import served_by_itself
 from tests.slices import rng
 from tests.store.start.database_disagreements import in_no_outcome, names_of, read, state_differences
 
@@ -252,7 +253,7 @@ class DatabaseCase:
         in_log = any(mishap.where == "log" for _, mishap in self.mishaps)
         if self.store.holes or other_light or in_log:
             return []
-        mine, real = read(layout, outcome).readable, served(answer["steps"][0])
+        mine, real = served_by_itself(read(layout, outcome)), served(answer["steps"][0])
         return [] if mine == real else [f"{mine} readable, not {real}"]
 
     def __str__(self) -> str:

@@ -12,7 +12,9 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from mqstore.store.audit.messages import BEHIND_HOLE, Readability
 from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.recover.predict import Prediction
 
 from ..archives import extract
 
@@ -37,6 +39,12 @@ def all_cases() -> tuple[Case, ...]:
     with gzip.open(SHARED / "cases.jsonl.gz", "rt", encoding="utf-8") as lines:
         further = (case for case in map(json.loads, lines) if case["case"] not in here)
         return (*cases(), *map(_cut_down, further))
+
+
+def served_by_itself(told: Prediction | Readability) -> int:
+    """How many messages a pull gets that begins at each, as the real classes were asked: also those behind a hole."""
+    behind = (share.messages for share in told.invisible if share.reason.startswith(BEHIND_HOLE))
+    return told.readable + sum(behind)
 
 
 def all_bases() -> list[str]:

@@ -8,18 +8,21 @@ from pathlib import Path
 import pytest
 
 from mqstore.formats import rocksdb_consume_queue as formats
+from mqstore.store.audit.messages import BEHIND_HOLE, NO_UNIT
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.log.commit_log import Batch
-from mqstore.store.queues.rocksdb import RocksDb
+from mqstore.store.queues.rocksdb import RocksDb, RocksdbConsumeQueue
 from mqstore.store.recover.recovery import Recovery, analyze
 from mqstore.store.search.store import StoreReader
 from mqstore.store.verify.context import Scope
 from mqstore.store.verify.run import verify
+from mqstore.store.verify.start import findings_of_start
 
 from ... import stores
-from ...rocks_cases import case_of, damaged
+from ...database_mishaps import put
+from ...rocks_cases import case_of, damaged, served_by_itself
 from .recovered import recover
 
 REFUSED = {
@@ -101,7 +104,7 @@ def test_a_compaction_topic_beside_a_rocksdb_is_not_served(
     assert worst.readable + worst.hidden == started("5.3.3-compaction", tmp_path / "all", "5.3.3").prediction.readable
 
 
-@pytest.mark.parametrize(("version", "hidden", "label"), [("5.5.1", 136, "batches-unserved"), ("5.4.0", 0, "in-order")])
+@pytest.mark.parametrize(("version", "hidden", "label"), [("5.5.1", 160, "batches-unserved"), ("5.4.0", 0, "in-order")])
 def test_batches_in_a_rocksdb_are_left_alone(version: str, hidden: int, label: str, tmp_path: Path) -> None:
     """A record has one unit, as brokers give it: what they do not serve so no recovery changes."""
     root = stores.unpack("5.3.3-batchcq", tmp_path)
@@ -138,7 +141,7 @@ def test_as_many_can_be_read_as_the_real_classes_gave(name: str, tmp_path: Path)
     found, case = examined(name, tmp_path), case_of(f"5.5.1-{name}")
     worst = found.prediction
     assert worst.starts
-    assert worst.readable == case["readable"]
+    assert served_by_itself(worst) == case["readable"]
     assert worst.database is not None
     assert worst.database.row == case["state"]["row"]
 
@@ -151,3 +154,17 @@ def test_both_outcomes_of_a_race_are_told_the_worse_one_first(tmp_path: Path) ->
     assert hidden == sorted(hidden, reverse=True)
     rows = [each.database.to_json() for each in found.predictions if each.database is not None]
     assert len(rows) == len(races)
+
+
+@pytest.mark.parametrize(("version", "before"), [("5.3.3", 1), ("5.5.1", 2)])
+def test_what_lies_behind_a_hole_is_not_read(version: str, before: int, tmp_path: Path) -> None:
+    """A real consumer got none of it: 5.5.1 failed its pulls, 5.3.3 and 5.4.0 sent it back to 0 each time."""
+    root, hole = stores.unpack(f"{version}-rocksdb", tmp_path), 65
+    with RocksDb.open(root / "consumequeue") as database:
+        end = RocksdbConsumeQueue(database, "TopicB", 0).summary().max_offset
+    put(root / "consumequeue", {formats.UNITS: {formats.unit_key(b"TopicB", 0, hole): None}})
+    found = analyze(Layout.open(root), version)
+    told = {share.reason.partition(" (")[0]: share.messages for share in found.prediction.invisible}
+    assert told == {NO_UNIT: before, BEHIND_HOLE: end - hole - 1}
+    (said,) = (finding for finding in findings_of_start(found) if finding.code == "I-182")
+    assert f"{end - hole - 1} of these are {BEHIND_HOLE}; groups that are past it get them" in said.message

@@ -13,7 +13,7 @@ from mqstore.store.start.log import switches_of
 from mqstore.store.start.outcome import Outcome
 from mqstore.store.start.simulate import all_outcomes
 
-from ...rocks_cases import Case, all_bases, all_cases, case_of, damaged
+from ...rocks_cases import Case, all_bases, all_cases, case_of, damaged, served_by_itself
 from ...slices import pick
 from .database_disagreements import ends, in_no_outcome, names_of, read, state_differences
 
@@ -49,8 +49,8 @@ def disagreements(case: Case, layout: Layout, outcome: Outcome) -> list[str]:
     names = sorted({*case["state"]["queues"], *names_of(outcome)} - {UNKNOWN})
     found = state_differences(outcome, case["state"], names)
     after = read(layout, outcome)
-    if after.readable != case["readable"]:
-        found.append(f"{after.readable} readable, not {case['readable']}")
+    if (served := served_by_itself(after)) != case["readable"]:
+        found.append(f"{served} readable, not {case['readable']}")
     return found
 
 
