@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...formats.checkpoint import FIELDS, PAGE_BYTES
 from ...formats.fixed import numbers_of, tuple_of
+from ...formats.message import SMALLEST
 from ...formats.timer_check import FIELDS as TIMER_FIELDS
 from ..errors import Missing
 from .compressed import read_regular
@@ -55,18 +56,28 @@ def seen_checkpoint(path: str | os.PathLike[str]) -> Checkpoint | None:
     return None if os.path.isdir(path) else read_checkpoint(path)  # noqa: PTH112
 
 
-def lost_end(layout: Layout, fields: Mapping[str, int], end: int, file_bytes: int, named: Iterable[int] = ()) -> range:
+def lost_end(
+    layout: Layout,
+    fields: Mapping[str, int],
+    end: int,
+    file_bytes: int,
+    named: Iterable[int] = (),
+    *,
+    torn_end: int = 0,
+) -> range:
     """What a log that ends at `end` has lost there, if a controller may make its broker the master: the others cut
     their logs to its end then. It reached up to the confirmed offset, and to where lost records end that something
     names. A start puts the confirmed offset back to the log's end (spec 4.1): so this is known up to the next start.
 
-    fields: of the checkpoint. file_bytes: size of a log file.
+    fields: of the checkpoint. file_bytes: size of a log file. torn_end: where a torn record at the end would end. A
+    master sends parts of records, too: what is confirmed up to the middle of one has lost no record.
     """
     if not layout.may_be_master or layout.log_stop is not None:  # what follows is only not looked at
         return range(0)
     confirmed = fields["confirm_phy_offset"]
     in_blank = confirmed == -(-end // file_bytes) * file_bytes  # it fills the file in which the log ends
-    return range(end, max(end, 0 if in_blank else confirmed, *named))
+    in_record = confirmed < max(torn_end, end + SMALLEST)
+    return range(end, max(end, 0 if in_blank or in_record else confirmed, *named))
 
 
 def is_whole(path: Path) -> bool:

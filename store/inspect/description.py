@@ -271,7 +271,8 @@ def describe(layout: Layout) -> Description:
     behind = [each.summary.end_position or 0 for each in queues] if pid is None else []
     end_is_lost = max(behind, default=0) > log.end and _end_is_lost(layout)
     fields, file_bytes = (checkpoint or Checkpoint())._asdict(), sizes_of(layout).commit_log.value
-    gone = lost_end(layout, fields, log.end, file_bytes, behind if end_is_lost else ())
+    torn_end = commit_log_of(layout).torn_end(log.end)
+    gone = lost_end(layout, fields, log.end, file_bytes, behind if end_is_lost else (), torn_end=torn_end)
     return Description(
         layout=layout,
         generation=generation,

@@ -161,6 +161,15 @@ class CommitLog:
             for item in self.scan(position, position + 1, crc=False)
         )
 
+    def torn_end(self, position: int) -> int:
+        """Where the record at a position, maybe torn, ends by its size; the position itself, if none begins there."""
+        file = self.queue.file_at(position)
+        head = self.read(position, PLAIN.position_offset + POSITION_BYTES)
+        if file is None or head[PLAIN.position_offset :] != position.to_bytes(POSITION_BYTES, "big"):
+            return position
+        size = int(np.frombuffer(head, SIZE_DTYPE, 1, PLAIN.size_offset)[0])
+        return position + size if position + size <= file.end else position
+
     def _record_texts(self, positions: Ints) -> Ragged:
         """The bytes of the record at each position, as many as its size field says; missing if that is impossible.
 

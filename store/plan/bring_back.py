@@ -336,8 +336,9 @@ def _take(found: Brought, log: CommitLog, hole: LogHole, replica: Replica, runs:
 def _take_behind_end(
     found: Brought, snapshot: Snapshot, log: CommitLog, hole: LogHole, replica: Replica, units: LostUnits
 ) -> None:
-    gone = lost_end(snapshot.layout, snapshot.checkpoint, hole.begin, snapshot.log_file_bytes)
-    known = max(_known_end(log, hole.begin, units), gone.stop)
+    torn_end = log.torn_end(hole.begin)
+    gone = lost_end(snapshot.layout, snapshot.checkpoint, hole.begin, snapshot.log_file_bytes, torn_end=torn_end)
+    known = max(torn_end, gone.stop, int(units.end.max(initial=0)))
     runs: list[ReplicaRun] = []
     reason = "the replica has no good record there"
     if hole.before is None:
@@ -372,17 +373,6 @@ def _without_blank(run: ReplicaRun, replica: Replica) -> list[ReplicaRun]:
         if isinstance(item, Batch):
             begin = item.end
     return [run._replace(end=begin, blank=False)] if begin > run.begin else []
-
-
-def _known_end(log: CommitLog, begin: int, units: LostUnits) -> int:
-    """Return how far the log went by the store's own evidence: queue units and a torn record."""
-    known = max(begin, int(units.end.max()) if len(units) else begin)
-    torn = _head(log.read(begin, _PEEK_BYTES))
-    file = log.queue.file_at(begin)
-    if torn is not None and file is not None and torn["physical_offset"] == begin:
-        end = begin + torn["total_size"]
-        known = max(known, end if end <= file.end else begin)
-    return known
 
 
 def _has_data_behind(snapshot: Snapshot, begin: int) -> bool:

@@ -214,7 +214,8 @@ def _lost_records(seen: SeenLog) -> _LostRecords:
     topics = _further_topics(snapshot, audits, queue) if finder.gaps else {}  # reads two records of each queue
     units = look(gaps, finder.torn, further=topics)
     resent = look([Gap(end, EVERYWHERE, True, 0)] if follows else [], ())
-    at_end = lost_end(snapshot.layout, snapshot.checkpoint, end, size, resent.end.tolist())
+    torn_end = commit_log_of(snapshot.layout, queue).torn_end(end)
+    at_end = lost_end(snapshot.layout, snapshot.checkpoint, end, size, resent.end.tolist(), torn_end=torn_end)
     return _LostRecords(end, gaps, units, gone, topics, resent.messages, at_end)
 
 

@@ -285,6 +285,28 @@ def test_the_end_that_only_the_checkpoint_names_is_told_and_comes_back_from_a_re
     assert run_here(["diff", str(root), str(whole), "--quick"]).code == 0
 
 
+@pytest.mark.parametrize("there", [10, 100])  # without and with its own position
+def test_a_slave_that_has_a_part_of_the_next_record_has_lost_nothing(there: int, tmp_path: Path) -> None:
+    """Masters send parts of records, and a slave of 5.5.1 that was shut down after one had confirmed the part."""
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    (root / EPOCH_FILE).write_text("1\n0\n1-0\n")
+    last = max(stores.messages("5.3.3-clean"), key=lambda row: row["physical_offset"])
+    at, size = last["physical_offset"], last["total_size"]
+    alone = ["--policy", "broker", "--set", "enableControllerMode=false"]
+    file = max((root / "commitlog").iterdir())
+    record = file.read_bytes()[at % 262_144 :][:size]
+    overwrite(file, at % 262_144, bytes(size))
+    run_here(["recover", str(root), "--apply", "--yes", *alone])  # no unit names it
+    overwrite(file, at % 262_144, record[:there])
+    fields = FIELDS.parse((root / "checkpoint").read_bytes())
+    for reached in (size, there):
+        overwrite(root / "checkpoint", 0, FIELDS.build(fields | {"confirm_phy_offset": at + reached}))
+        for command in ("verify", "inspect", "recover"):
+            assert ("the log has lost its end" in run_here([command, str(root)]).stdout) == (reached == size)
+    assert run_here(["recover", str(root), "--apply", "--yes"]).code == 0
+    assert run_here(["verify", str(root)]).stdout.split(": ")[1].startswith("Safe to start")
+
+
 def test_what_a_plan_cuts_off_stays_known_where_a_controller_may_make_a_master(tmp_path: Path) -> None:
     root = stores.unpack("5.3.3-killed-bit", tmp_path)
     (root / EPOCH_FILE).write_text("1\n0\n1-0\n")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from mqstore.formats.checkpoint import FIELDS
+from mqstore.formats.message import SMALLEST
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.checkpoint import Checkpoint, lost_end, read_checkpoint
 from mqstore.store.disk.layout import Layout
@@ -39,16 +40,21 @@ def test_missing_bytes_are_zeros(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("confirmed", "named", "lost"),
-    [(0, (), 0), (700, (), 0), (701, (), 1), (800, (), 0), (801, (), 101), (0, (750,), 50), (720, (710,), 20)],
+    [
+        *((0, (), 0), (700, (), 0), (800, (), 0), (801, (), 101), (0, (750,), 50), (795, (750,), 95)),
+        *((700 + SMALLEST, (), SMALLEST), (699 + SMALLEST, (), 0), (699 + SMALLEST, (750,), 50)),
+    ],
 )
 def test_a_log_that_reached_farther_has_lost_its_end(
     confirmed: int, named: tuple[int, ...], lost: int, tmp_path: Path
 ) -> None:
-    """A BLANK may fill the file of 200 bytes in which the log ends, at 700."""
+    """A BLANK may fill the file of 200 bytes in which the log ends, at 700. The middle of a record is no loss."""
     (tmp_path / "commitlog").mkdir()
     fields = Checkpoint(confirm_phy_offset=confirmed)._asdict()
     for elected in (False, True):
         layout = Layout.open(tmp_path, BrokerConfig({"enableControllerMode": str(elected).lower()}))
         assert len(lost_end(layout, fields, 700, 200, named)) == (lost if elected else 0)
+        assert len(lost_end(layout, fields, 700, 200, named, torn_end=max(confirmed, 700))) == (lost if elected else 0)
+        assert not lost_end(layout, fields, 700, 200, torn_end=confirmed + 1)
     layout.log_stop = 700
     assert not lost_end(layout, fields, 700, 200, named)
