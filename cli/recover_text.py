@@ -24,6 +24,7 @@ from ..store.settings.generation import generation_of
 from ..store.verify.judged import JudgedRecovery
 from ..store.verify.start import better_cut, findings_of_start
 from ..store.verify.verdict import (
+    ELSE_ALONE,
     OTHERS_FIRST,
     UNREAD,
     Status,
@@ -376,7 +377,7 @@ def _next(seen: JudgedRecovery, given: Given) -> list[str]:
         return [f"Next: {levels}. Then start the broker." if levels else "Next: start the broker."]
     looks = [f"To see the details: {step}" for step in steps]
     if starts_last(seen.verdict):
-        return [f"Next: {OTHERS_FIRST}.", *looks]
+        return [f"Next: {OTHERS_FIRST}; {ELSE_ALONE}.", *looks]
     if harmless(seen.verdict):
         return ["Next: start the broker; its start makes nothing worse.", *looks]
     return [f"Next: mqstore explain {seen.verdict.serious[0].code}", *looks]

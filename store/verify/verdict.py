@@ -139,6 +139,7 @@ def starts_last(verdict: Verdict) -> bool:
 
 
 OTHERS_FIRST = "start the brokers with the whole log first, until one of them is the master, and this one last"
+ELSE_ALONE = "if no other broker has it, start this one: nothing more is lost"
 
 
 def _unserved(verdict: Verdict) -> tuple[str, str]:
@@ -195,7 +196,7 @@ def what_now(verdict: Verdict, commands: Sequence[NextCommand]) -> str:
     if verdict.serious:
         changes = any(each.changes for each in commands)
         if starts_last(verdict) and not changes:
-            return OTHERS_FIRST
+            return f"{OTHERS_FIRST}; {ELSE_ALONE}"
         nothing = harmless(verdict) and not changes
         return NO_WORSE if nothing else "do not start a broker on it yet"
     plan = any("--apply" in each.words for each in commands)
