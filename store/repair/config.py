@@ -47,12 +47,12 @@ from ..offsets.positions import LMQ, MEMBER_OF, Bounds, Clamped, Ranges, clamp, 
 from ..search.log_search import never_delivered
 from ..search.store import StoreReader
 from ..settings.options import options_of
-from ..settings.parse import is_int, misfits, numbers, with_numbers
+from ..settings.parse import is_int, misfits, numbers, with_numbers, without_damaged_row
 from ..settings.read import FILES, read_config_file
 from ..settings.rocksdb import SEPARATE, counter_of, in_force, keeps_databases, table_of
 from ..start import config_load
 from ..start.config import ConfigStart, config_start, lone_position
-from ..tiered.segments import with_serial, without_segment
+from ..tiered.segments import with_serial
 from ..verify.config_entries import MODES, PERM_MOST
 from ..verify.config_files import ConfigTables, used_topics
 
@@ -469,8 +469,8 @@ def _fitting(name: str, text: config_load.Text, content: Json, removed: list[str
     for member, table in tables.items():
         if not isinstance(rows := text.value.get(member), dict):
             continue
-        if name == config_load.TIERED and text.open[:1] == (member,):
-            rows = without_segment(rows, text.open[1:], len(table.levels))
+        if name in (config_load.TIERED, config_load.MAPPING) and text.open[:1] == (member,):
+            rows = without_damaged_row(rows, text.open[1:], len(table.levels))
         rows = with_numbers(rows)
         if table.levels:
             mine = content.get(member)

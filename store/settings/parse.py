@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import pickle
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import lru_cache
 from itertools import islice
@@ -505,6 +505,19 @@ def misfits(table: JsonTable, entry: Any) -> Iterator[Misfit]:
             for one in table.fields:
                 if one.name in value:
                     yield from _misfits_of(one, value, one.name, f"{one.name} of {place}")
+
+
+def without_damaged_row(rows: Any, keys: Sequence[Any], levels: int) -> Any:
+    """Return the rows of a table without the damaged one, of which a part alone does harm: a segment of a tiered store
+    without its size, a static topic without the number of its queues.
+
+    keys: path to the damaged value. levels: number of keys to a row.
+    """
+    if len(keys) < levels or not isinstance(rows, dict) or keys[0] not in rows:
+        return rows
+    if levels == 1:
+        return {key: row for key, row in rows.items() if key != keys[0]}
+    return {**rows, keys[0]: without_damaged_row(rows[keys[0]], keys[1:], levels - 1)}
 
 
 def is_int(value: Any) -> bool:

@@ -432,18 +432,6 @@ def _texts(file: MappedFile, problem: str, missed: int, odd: str) -> Iterator[tu
     yield from ((os.fspath(file.path), text) for text in (problem, lost, odd) if text)
 
 
-def without_segment(rows: Any, keys: Sequence[Any], levels: int) -> Any:
-    """Return rows of a metadata table without the damaged one: a segment without its size is useless.
-
-    keys: path to the damaged value. levels: number of keys to a row.
-    """
-    if len(keys) < levels or not isinstance(rows, dict) or keys[0] not in rows:
-        return rows
-    if levels == 1:
-        return {key: row for key, row in rows.items() if key != keys[0]}
-    return {**rows, keys[0]: without_segment(rows[keys[0]], keys[1:], levels - 1)}
-
-
 def with_serial(content: dict[str, Any]) -> dict[str, Any] | None:
     """Return metadata with the last topic number raised to those that topics have, so that no topic gets the number of
     another. None if the last number is lost.

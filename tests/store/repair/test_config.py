@@ -23,7 +23,7 @@ from mqstore.store.repair.recheck import unrepairable_of
 from mqstore.store.repair.repair import Repair, analyze
 from mqstore.store.search.store import StoreReader
 from mqstore.store.settings.read import read_config_file
-from mqstore.store.start.config_load import TIERED
+from mqstore.store.start.config_load import MAPPING, TIERED
 from mqstore.store.verify.context import Scope
 from mqstore.store.verify.run import verify
 from mqstore.store.verify.verdict import Verdict
@@ -465,6 +465,20 @@ def test_of_cut_tiered_metadata_stays_what_is_whole(root: Path) -> None:
     (segments,) = kept["commitLogFileSegmentTable"].values()
     assert list(segments) == [0]
     assert "queueMetadataTable" not in kept
+
+
+def test_a_static_topic_of_which_a_part_is_left_goes(root: Path) -> None:
+    """With a mapping that has lost the number of queues, its last member, no client finds a route to the topic. Without
+    one a broker serves it as any other.
+    """
+    path = root / "config" / MAPPING
+    part = {"bname": "b1", "gen": 0, "logicOffset": 0, "queueId": 0, "startOffset": 0, "endOffset": -1}
+    row = {"bname": "b1", "currIdMap": {}, "epoch": 1, "hostedQueues": {"0": [part]}, "totalQueues": 1}
+    text = dumps({"topicQueueMappingInfoMap": {"whole": row, "cut": row}})
+    path.write_text(text[: text.rindex("endOffset")])
+    done = run_here(["recover", str(root), "--apply", "--yes"])
+    assert (done.code, f"cut of config/{MAPPING}" in done.stdout) == (1, True), done.stdout
+    assert loads(path.read_text())["topicQueueMappingInfoMap"].keys() == {"whole"}
 
 
 def test_numbers_of_tiered_topics_are_not_given_twice(root: Path) -> None:
