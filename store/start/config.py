@@ -36,7 +36,7 @@ from ..queues.rocksdb_copy import database_loss
 from ..settings.generation import has_properties_of_brokers
 from ..settings.parse import misfits, numbers
 from ..settings.read import FILES, TEMPORARY, ConfigFile
-from ..settings.rocksdb import in_force, keeps_databases, stand_ins
+from ..settings.rocksdb import counter_of, in_force, keeps_databases, stand_ins
 from . import config_load
 
 Ranges = Mapping[QueueId, tuple[int, int]]
@@ -172,7 +172,8 @@ class ConfigLoss:
         named = {key[2] for key in self._proved(self._offsets) | self._taken(self._offsets)}
         named |= {group_of_topic(queue.topic) for queue in self.queues}
         proper = {group for group in known if not is_system_group(group)}
-        whole = one.start is config_load.LoadAction.LOADS and proper
+        changed = config_load.GROUPS not in self.cut and counter_of(one.main.value)  # not only the broker's own groups
+        whole = one.start is config_load.LoadAction.LOADS and (proper or changed)
         asked = not (whole or self._not_copied(one)) and (self.ran or _present(one))
         proved = own | (named if asked else set())
         if (not whole or one.older_than) and not one.main.unseen:

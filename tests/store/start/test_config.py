@@ -98,6 +98,16 @@ def test_a_counter_of_null_is_refused_behind_the_table(config: Path) -> None:
         assert load_config(config, name, RULES["5.3"]).start is LoadAction.REFUSES
 
 
+@pytest.mark.parametrize(("counter", "lost"), [(0, True), (2, False)])
+def test_groups_that_somebody_deleted_are_not_lost(
+    counter: int, lost: bool, config: Path, real: tuple[Path, Ends]
+) -> None:
+    """A broker that makes the table anew writes its own groups, uncounted. Deleting a group leaves its positions."""
+    content = {"subscriptionGroupTable": {"TOOLS_CONSUMER": {}}, "dataVersion": {"counter": counter}}
+    (config / "subscriptionGroup.json").write_text(json.dumps(content))
+    assert bool(start(config, real[1]).lost_groups) is lost
+
+
 def test_topics_without_an_entry_are_named(config: Path, real: tuple[Path, Ends]) -> None:
     for name in ("topics.json", "topics.json.bak"):
         (config / name).unlink()
