@@ -168,7 +168,7 @@ def replica_lines(found: Recovery, rows: int | None) -> list[str]:
             return ["", f"Of the messages of the replica {brought.replica} none differs here: it changes nothing."]
         end = found.plan.log_end if found.plan else 0
         place = "there" if end == brought.parted_at else at
-        other = f"from {place} on it has other messages than the replica {brought.replica}"
+        other = f"from {place} on it {brought.has_other}"
         return ["", f"This log is cut at {end:,}: {other}."]
     lines = ["", f"From the replica {brought.replica}:"]
     parts = (
@@ -196,6 +196,11 @@ def replica_lines(found: Recovery, rows: int | None) -> list[str]:
         if not found.layout.broker_config.has_controller(found.layout.root):
             slave = "`--set brokerRole=SLAVE --policy broker`"
             lines.append(f"{slave} cuts this log there, so that it can follow the replica's broker.")
+    elif brought.ends_at is not None:
+        lines += [
+            f"The replica ends at {brought.ends_at:,}, before this log. If that is the master as it is now, this slave",
+            "never follows it: make this broker the master, or let `--policy broker` cut this log there.",
+        ]
     if brought.earlier_bytes:
         bytes_ = counted(brought.earlier_bytes, "byte", form=",")
         lines.append(f"The replica has {bytes_} in front of this log, whose first files may have expired.")

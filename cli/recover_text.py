@@ -374,7 +374,9 @@ def _next(seen: JudgedRecovery, given: Given) -> list[str]:
         return [*notes, f"Next: start the broker, or renumber the units as in the log: {renumber}"]
     if seen.verdict.status is not Status.DAMAGED:
         levels = give_levels(seen.verdict)
-        return [f"Next: {levels}. Then start the broker." if levels else "Next: start the broker."]
+        ahead = found.plan is not None and found.plan.brought is not None and found.plan.brought.ends_at is not None
+        start = f"start the broker{', unless its master is as that replica is' if ahead else ''}"
+        return [f"Next: {levels}. Then {start}." if levels else f"Next: {start}."]
     looks = [f"To see the details: {step}" for step in steps]
     if starts_last(seen.verdict):
         return [f"Next: {OTHERS_FIRST}; {ELSE_ALONE}.", *looks]

@@ -17,7 +17,7 @@ right. A record that shows itself that its header or properties are wrong is exc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -92,7 +92,8 @@ class Brought:
 
     earlier_bytes: bytes of the replica in front of this log, whose files may have expired. pieces: bytes to write,
     without those that are the same already. exchanged: parts that replace a whole record. parted_at: the logs have
-    different messages from there on, None if no message that was compared shows that.
+    different messages from there on, None if no message that was compared shows that. ends_at: the replica's log ends
+    there, and this one, of a slave, goes on.
     """
 
     replica: str
@@ -104,6 +105,7 @@ class Brought:
     confirmed: int | None = None
     earlier_bytes: int = 0
     parted_at: int | None = None
+    ends_at: int | None = None
 
     @property
     def records(self) -> int:
@@ -114,7 +116,14 @@ class Brought:
     def never_follows(self) -> str:
         """What `parted_at` means for a slave that cuts nothing off."""
         at = f"{self.parted_at:,}" if self.parted_at is not None else "nowhere"
-        return f"from {at} on this log has other messages than {self.replica}, so as its slave a broker never follows"
+        return f"from {at} on this log {self.has_other}, so as its slave a broker never follows"
+
+    @property
+    def has_other(self) -> str:
+        """What this log has from `parted_at` on."""
+        if self.parted_at == self.ends_at:
+            return f"goes on, and {self.replica} ends there"
+        return f"has other messages than {self.replica}"
 
     def to_json(self) -> dict[str, Any]:
         """The object `plan.replica`."""
@@ -125,6 +134,7 @@ class Brought:
             "goes_on": self.goes_on,
             "earlier_bytes": self.earlier_bytes,
             "parted_at": self.parted_at,
+            "ends_at": self.ends_at,
         }
 
 
@@ -139,10 +149,15 @@ def bring_back(
     _check_copy(finder.samples, log, replica)
     spans = holes(finder, log, replica)
     beside = [finder.last[0], *(hole.before[0] for hole in spans if hole.before)]
-    found.parted_at = _parted_at(log, replica, [*finder.samples, *beside], min(finder.end, replica.end))
+    places, never_follows = [*finder.samples, *beside], never_cuts(snapshot.layout)
+    found.parted_at = _parted_at(log, replica, places, min(finder.end, replica.end))
+    if never_follows and found.parted_at is None:
+        found.ends_at = _end_before(log, replica, places, finder.end)
     if compared_only:
+        if found.ends_at is not None:
+            found.parted_at = found.ends_at  # a master that has less sends what begins inside a record
         return found
-    if found.parted_at is not None and never_cuts(snapshot.layout):
+    if found.parted_at is not None and never_follows:
         cut = proposed(snapshot.layout, "recover", "--policy", "broker", "--replica", replica.name)
         raise Refused(found.never_follows, hint=f"to cut this log there, and get the rest from the master: {cut}")
     dead = np.concatenate([np.zeros(0, np.int64), *finder.dead])
@@ -257,6 +272,15 @@ def _parted_at(log: CommitLog, replica: Replica, places: Sequence[int], end: int
             reached = item.end
         begin = place
     return doubt
+
+
+def _end_before(log: CommitLog, replica: Replica, places: Iterable[int], end: int) -> int | None:
+    """Return where the replica's log ends, None if not before `end`. places: of records of this log, one of which it
+    has, too.
+    """
+    same = [at for at in places if record_at(log, at) and record_at(log, at) == record_at(replica.log, at)]
+    found = replica.log.end(max(same)).position if same else end
+    return found if found < end else None
 
 
 def _stored_ms(log: CommitLog, position: int) -> int:

@@ -13,6 +13,7 @@ from mqstore.cli.options import Common
 from mqstore.cli.plan_text import ROWS
 from mqstore.cli.terminal import page_of
 from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.plan.bring_back import Brought
 from mqstore.store.recover.predict import DeliveredAgain
 
 from .hostile import TEXTS
@@ -110,7 +111,7 @@ def test_messages_that_lose_properties(text: str) -> None:
 
 def test_what_a_replica_gives_and_lacks() -> None:
     brought = {"replica": "/r", "parts": (), "lacks": (), "goes_on": False, "confirmed": None, "earlier_bytes": 0}
-    brought |= {"parted_at": None}
+    brought |= {"parted_at": None, "ends_at": None}
     assert replica_lines(found(brought=SimpleNamespace(**brought)), None) == ["", "From the replica /r:", "  nothing"]
     brought |= {"parts": (SimpleNamespace(size=1, position=4096, records=1),), "goes_on": True, "earlier_bytes": 2048}
     brought |= {"lacks": (SimpleNamespace(size=2, position=8192, reason="torn"),)}
@@ -123,15 +124,19 @@ def test_what_a_replica_gives_and_lacks() -> None:
     brought |= {"parted_at": 4096}
     lines = replica_lines(found(brought=SimpleNamespace(**brought)), None)
     assert "From 4,096 on the replica has other messages" in lines[6]
+    lines = replica_lines(found(brought=SimpleNamespace(**brought | {"parted_at": None, "ends_at": 4096})), None)
+    assert "The replica ends at 4,096, before this log." in lines[6]
 
 
 def test_where_a_slave_is_cut_to_follow_its_master() -> None:
-    brought = SimpleNamespace(replica="/r", parted_at=4096)
+    brought = Brought("/r", parted_at=4096)
     for end, text in (
         (4096, "This log is cut at 4,096: from there on "),
-        (100, "cut at 100: from 4,096 on it has other"),
+        (100, "cut at 100: from 4,096 on it has other messages than /r"),
     ):
         assert text in replica_lines(found(brought=brought, policy="broker", log_end=end), None)[1]
+    ahead = Brought("/r", parted_at=4096, ends_at=4096)
+    assert replica_lines(found(brought=ahead, policy="broker", log_end=4096), None)[1].endswith("/r ends there.")
     brought.parted_at = None
     assert replica_lines(found(brought=brought, policy="broker"), None)[1].endswith("it changes nothing.")
 

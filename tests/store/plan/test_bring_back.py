@@ -267,6 +267,19 @@ def test_a_slave_gets_the_rest_from_its_master(unpacked: Stores, tmp_path: Path)
     assert brought(plan).parts == [] and brought(plan).goes_on
 
 
+def test_a_slave_that_is_ahead_of_its_master_never_follows(unpacked: Stores, tmp_path: Path) -> None:
+    """A replica may be an old copy of the master: so only the policy of brokers cuts, and `keep` tells."""
+    root, master = Path(shutil.copytree(unpacked(MASTER), tmp_path / "store")), unpacked(SLAVE)
+    as_slave, end = CONFIG.with_set(["brokerRole=SLAVE"]), log_end(master)
+    kept = planned(root, master, as_slave)
+    assert brought(kept).ends_at == end < kept.log_end and brought(kept).parted_at is None
+    assert brought(planned(root, master)).ends_at is None  # a master may have more than its slave
+    options = RecoveryOptions(Policy.BROKER, MADE_MS, ("5.3",), replica=str(master))
+    cut = replan(Layout.open(root, as_slave), "5.3", options)
+    assert cut.log_end == brought(cut).parted_at == end
+    assert brought(cut).never_follows.endswith("ends there, so as its slave a broker never follows")
+
+
 @pytest.mark.parametrize("name", ["epochFileCheckpoint", "epochFileCheckpoint.bak"])
 @pytest.mark.parametrize("units", [False, True])
 def test_nothing_that_a_controller_has_not_confirmed(
