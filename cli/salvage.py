@@ -7,7 +7,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from ..store.counted import bytes_text, counted
 from .broker_version import BrokerVersion, warn_of_nearest_version
 from .declared import Argument, Exit, Option, Options, bad_parameter, option
 from .exit_codes import ExitCode
@@ -129,6 +128,7 @@ def salvage(
 
 
 def _salvage(images: list[Path], to: Path | None, wanted: SalvageRequest, common: Common) -> Salvaged:
+    from ..store.counted import counted
     from ..store.disk.files import Files
     from ..store.errors import Missing
     from ..store.salvage.runs import SalvageSource, images_of
@@ -222,6 +222,8 @@ _OF_WRITTEN = ("stored", "left_out", "refused", "op_records", "pop_records", "to
 
 
 def _text(record: Mapping[str, Any]) -> str:
+    from ..store.counted import bytes_text, counted
+
     read = bytes_text(record["bytes"])
     lines = [f"{counted(record['records'], 'record')} in {read}: {record['whole']} whole"]
     for name, what in (
@@ -251,6 +253,7 @@ def _text(record: Mapping[str, Any]) -> str:
 
 
 def _made(record: Mapping[str, Any]) -> list[str]:
+    from ..store.counted import counted
     from ..store.put.message_columns import left_out
 
     lines = [f"Written: {record['to']}, {record['layout']}; manifest.ndjson lists each record."]
@@ -282,6 +285,8 @@ def _made(record: Mapping[str, Any]) -> list[str]:
 def _along(record: Mapping[str, Any]) -> Iterator[str]:
     """Yield what came along from a store beside its messages, and what did not."""
     from collections import Counter
+
+    from ..store.counted import counted
 
     if record["brought"]:
         parts = Counter(path.partition("/")[0] for path in record["brought"])

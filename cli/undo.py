@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from ..store.counted import bytes_text, counted, listed
 from .change_options import ChangeOptions, agree, can_ask, files_of
 from .declared import Argument, Option, bad_parameter
 from .options import Common, keep_journal_in, shared
@@ -85,6 +84,7 @@ def undo(
 
 
 def _list(layout: Layout, common: Common) -> None:
+    from ..store.counted import bytes_text, counted
     from ..store.session.undo import list_sessions, sessions_elsewhere
 
     def line(record: Mapping[str, Any]) -> str:
@@ -119,6 +119,7 @@ def _undo(
     layout: Layout, name: str | None, force: bool, writing: ChangeOptions, files: Files, common: Common
 ) -> dict[str, Any]:
     """Ask, and take back the session. Raises NotFound, Refused, and what `undo` raises."""
+    from ..store.counted import counted
     from ..store.session import undo as undoing
     from ..store.session.journal import barriers
 
@@ -166,6 +167,8 @@ def _changes_text(layout: Layout, journal: Journal, common: Common) -> str:
 
 
 def _undone_text(record: Mapping[str, Any]) -> str:
+    from ..store.counted import counted
+
     if not record["session"]:
         return "Removed: the start barrier of a recovery that was interrupted before it changed anything."
     again = " (after an interruption)" if record["resumed"] else ""
@@ -179,6 +182,8 @@ def _undone_text(record: Mapping[str, Any]) -> str:
 
 
 def _times_text(new_times: list[str]) -> str:
+    from ..store.counted import counted, listed
+
     if not new_times:
         return ""
     have = counted(len(new_times), "file has", "files have")
@@ -186,6 +191,8 @@ def _times_text(new_times: list[str]) -> str:
 
 
 def _purged_text(record: Mapping[str, Any]) -> str:
+    from ..store.counted import bytes_text
+
     return f"Deleted: what {escape(record['session'])} kept, {bytes_text(record['freed_bytes'])}."
 
 
