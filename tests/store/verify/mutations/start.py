@@ -9,6 +9,7 @@ from random import Random
 
 from mqstore.formats.checkpoint import FIELDS, PAGE_BYTES
 from mqstore.formats.epoch_file import FILE
+from mqstore.formats.message import SMALLEST
 from mqstore.store.disk.layout import BARRIER_PREFIX
 
 from . import on
@@ -112,10 +113,10 @@ def i_190(store: Path, random: Random) -> str:
 
 @on("5.3.3-clean", "5.5.0-clean", "5.1.4-clean")
 def i_191(store: Path, random: Random) -> str:
-    """A broker with a controller has confirmed more than its log has now."""
+    """A broker with a controller has confirmed more than its log has now, a record at least."""
     (store / FILE).write_text("1\n0\n1-0\n")
     path, last = store / "checkpoint", records(store)[-1]
-    more = random.randrange(1, 10_000)
+    more = random.randrange(SMALLEST, 10_000)
     fields = FIELDS.parse(path.read_bytes()) | {"confirm_phy_offset": last.position + last.size + more}
     path.write_bytes(FIELDS.build(fields).ljust(PAGE_BYTES, b"\0"))
     return f"confirmed {more} bytes more"
