@@ -21,8 +21,8 @@ from ...formats import quick
 from ...formats.hashing import CRC_MASK, java_string, utf8
 from ...formats.host import host_text
 from ...formats.quick import message_id
-from ...formats.sys_flag import COMPRESSION_MASK, SysFlag
-from ...formats.tombstone import LOST, is_filler, is_mark
+from ...formats.sys_flag import COMPRESSION_MASK, TRANSACTION_MASK, SysFlag
+from ...formats.tombstone import FILLER_SYS_FLAG, FILLER_TOPIC, LOST, is_filler, is_mark
 from ..counted import counted
 from ..disk.file_queue import MappedFileQueue, is_zero
 from ..errors import NotFound
@@ -236,14 +236,10 @@ def tombstones(columns: Columns) -> Flags:
 
 
 def stand_ins(columns: Columns) -> Flags:
-    """bool[n]: of which records of MESSAGE `stand_in` says something. Only those with port 0 are parsed."""
-    import numpy as np
-
-    found = np.asarray(columns.ints("store_host.port") == 0, np.bool_)
-    topics, flags, texts = columns.ragged("topic"), columns.ints("sys_flag"), columns.ragged("properties")
-    for row in np.flatnonzero(found).tolist():
-        found[row] = stand_in(0, topics[row], int(flags[row]), names.parse(texts[row])) != ""
-    return found
+    """bool[n]: of which records of MESSAGE `stand_in` says something: tombstones and fillers."""
+    fillers: Flags = columns.ragged("topic").equals(FILLER_TOPIC) & (columns.ints("store_host.port") == 0)
+    fillers &= columns.ints("sys_flag") & TRANSACTION_MASK == FILLER_SYS_FLAG
+    return fillers | tombstones(columns)
 
 
 TOMBSTONE, FILLER = "tombstone", "filler"

@@ -7,6 +7,7 @@ import hashlib
 import ipaddress
 import json
 import zlib
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,10 @@ from mqstore.formats import dledger
 from mqstore.formats.derive import decode
 from mqstore.formats.host import host_of
 from mqstore.formats.message import MAGIC_V2, MESSAGE
+from mqstore.formats.sys_flag import SysFlag
+from mqstore.formats.tombstone import FILLER_SYS_FLAG, FILLER_TOPIC, LOST, lost_item
 from mqstore.store.log.batch import Batch, messages
-from mqstore.store.log.message import Mark, Message
+from mqstore.store.log.message import FILLER, TOMBSTONE, Mark, Message, stand_ins, tombstones
 from mqstore.store.queues.references import commit_log_of
 
 from ...slices import pick
@@ -250,6 +253,23 @@ def test_any_message_is_json(fields: dict[str, Any], raw: bool) -> None:
     elif not record_.get("body_compression"):
         stored = record_.get("body", "").encode() or base64.b64decode(record_.get("body_base64", ""))
         assert stored == fields["body"]
+
+
+def test_what_stands_for_a_lost_record_is_the_same_in_columns() -> None:
+    """As of a record alone. A filler in place of a record that only LMQs named bears the mark of tombstones, too."""
+    ports, flags = (0, 10911), (0, FILLER_SYS_FLAG, int(SysFlag.PREPARED))
+    texts = (b"", lost_item(12), LOST.encode() + b"\x01soon\x02", b"A\x01b\x02" + lost_item(9))
+    made = [
+        record(0, topic=topic, sys_flag=flag, properties=text, store_host={"ip": bytes(4), "port": port})
+        for topic, flag, text, port in product((b"T", FILLER_TOPIC), flags, texts, ports)
+    ]
+    starts = np.cumsum([0, *map(len, made[:-1])])
+    columns = decode(MESSAGE, np.frombuffer(b"".join(made), np.uint8), starts)
+    alone = [message.stand_in for message in messages(Batch(columns, starts, Mark.NONE, None))]
+    assert stand_ins(columns).tolist() == [kind != "" for kind in alone]
+    fillers = np.array([kind == FILLER for kind in alone])
+    assert (tombstones(columns) & ~fillers).tolist() == [kind == TOMBSTONE for kind in alone]
+    assert {TOMBSTONE, FILLER, ""} == set(alone)
 
 
 @pytest.mark.slow
