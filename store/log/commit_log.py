@@ -168,7 +168,7 @@ class CommitLog:
         if file is None or head[PLAIN.position_offset :] != position.to_bytes(POSITION_BYTES, "big"):
             return position
         size = int(np.frombuffer(head, SIZE_DTYPE, 1, PLAIN.size_offset)[0])
-        return position + size if position + size <= file.end else position
+        return position + size if 0 < size <= file.end - position else position
 
     def _record_texts(self, positions: Ints) -> Ragged:
         """The bytes of the record at each position, as many as its size field says; missing if that is impossible.

@@ -278,9 +278,11 @@ def _end_before(log: CommitLog, replica: Replica, places: Iterable[int], end: in
     """Return where the replica's log ends, None if not before `end`. places: of records of this log, one of which it
     has, too.
     """
-    same = [at for at in places if record_at(log, at) and record_at(log, at) == record_at(replica.log, at)]
-    found = replica.log.end(max(same)).position if same else end
-    return found if found < end else None
+    for at in sorted(places, reverse=True):
+        if (own := record_at(log, at)) and own == record_at(replica.log, at):
+            found = replica.log.end(at).position
+            return found if found < end else None
+    return None
 
 
 def _stored_ms(log: CommitLog, position: int) -> int:
